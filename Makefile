@@ -50,7 +50,7 @@ CASES ?= 10000
 # same tree has the same result.
 SEED ?=
 
-.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench bench-gateway fmt screenshots pictures golden components reference aws-sandbox clean
+.PHONY: help demo demo-serve build test test-times test-slow bench-against terraform terraform-schema check lint fuzz fuzz-long storm properties vuln mutate bench bench-gateway gateway-answers gatewayenv fmt screenshots pictures golden components reference aws-sandbox clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,11 +145,16 @@ bench: build ## speed, memory and calls at realistic sizes; bills compared with 
 	go run ./test/servicebench -accounts 1 -machines 100 -for 40m -limit 50 ./bin/curfew
 	go run ./test/sessionbench -strict ./bin/curfew
 
-bench-gateway: build ## the gateway against KServe's batcher and a reverse proxy, before onnxruntime on one core
+bench-gateway: build gatewayenv ## the gateway against KServe's batcher and a reverse proxy, before onnxruntime on one core
+	taskset -c 1 go run ./test/gatewaybench -python $(GATEWAYENV)/bin/python ./bin/curfew
+
+gateway-answers: build gatewayenv ## 10,000 random rows through batches of the gateway, REST and gRPC by ghz: equal to direct answers
+	go run ./test/gatewaybench -equal -python $(GATEWAYENV)/bin/python ./bin/curfew
+
+gatewayenv:
 	./test/requirements.sh
 	[ -x $(GATEWAYENV)/bin/python ] || python3 -m venv $(GATEWAYENV)
 	$(GATEWAYENV)/bin/pip install -q onnxruntime==1.31.1 onnx==1.23.2 numpy==2.4.6
-	taskset -c 1 go run ./test/gatewaybench -python $(GATEWAYENV)/bin/python ./bin/curfew
 
 bench-against: ## how this tree compares with revision REV: rules, policies, replay, bills, audit, start; above 1.2 it fails
 	go run ./test/benchagainst $(REV)

@@ -37,7 +37,7 @@ run() {
 	unanswered) slow -timeout 60m -run TestReportsEveryUnansweredCall ./internal/cloud/aws ;; # every call of an audit, in every way
 	contributing) slow -timeout 30m -run TestTemplatesWork ./test/contributing ;; # a tree for each thing to add
 	helm) (cd test/helm && go test -count=1 .) ;;
-	gateway) slow -timeout 20m -run TestFleetGoesToZeroAndBack ./test/gateway ;; # 5 minutes
+	gateway) slow -timeout 20m -run TestFleetGoesToZeroAndBack ./test/gateway && make --no-print-directory gateway-answers ;; # 8 minutes
 	templates) ./test/cfn-lint.sh ;;
 	pages) make --no-print-directory build && ./test/screenshots/run.sh pages ;; # the stories of docs/pages.md in a browser
 	terraform) make terraform ;;

@@ -18,33 +18,35 @@ import (
 // AccountSchema names the JSON form of an [Account].
 const AccountSchema = "curfew.plan.account/v1"
 
-// Account is one plan for an account: all changes in order, each on what the ones before left, from
-// the bill of today to the bill after. Amounts are dollars a month at list price.
+// Account is one plan for an account: all changes in order, each computed on the result of the
+// previous ones, from today's bill to the bill afterwards. Amounts are dollars a month at list
+// price.
 type Account struct {
 	Schema string `json:"schema"`
 	// At is the time of the audit.
 	At    time.Time `json:"at"`
 	Cloud string    `json:"cloud"`
-	// BeforeUSD is a month of what runs now, AfterUSD the same after all steps, SavingUSD the
-	// difference and SavingShare its share of BeforeUSD.
+	// BeforeUSD is the monthly cost of running resources, AfterUSD that after all steps, SavingUSD
+	// the difference, and SavingShare its share of BeforeUSD.
 	BeforeUSD   money.Amount `json:"before_monthly_usd"`
 	AfterUSD    money.Amount `json:"after_monthly_usd"`
 	SavingUSD   money.Amount `json:"monthly_saving_usd"`
 	SavingShare float64      `json:"saving_share"`
-	// PerhapsUSD is what findings whose saving is only bounded may save in addition.
+	// PerhapsUSD is the additional saving of findings with only an upper bound.
 	PerhapsUSD money.Amount `json:"perhaps_monthly_usd"`
-	// Unpriced counts resources without a price, which are in no amount.
+	// Unpriced counts resources without a price, which no amount includes.
 	Unpriced int `json:"unpriced_resources"`
-	// PersonDays is the work of all steps.
+	// PersonDays is the effort of all steps.
 	PersonDays float64 `json:"person_days"`
 	Steps      []Step  `json:"steps"`
-	// Teams are the amounts of each team; the empty team has no tag, and commitments are of none.
+	// Teams are the amounts of each team; the empty team is unallocated, and commitments belong to
+	// no team.
 	Teams []Party `json:"teams"`
 	// Risks divide the saving by the risk of the changes.
 	Risks []Risk `json:"risks"`
 	// Commitments is the plan of the last step; null without recorded hours.
 	Commitments *commit.Report `json:"commitments"`
-	// Assumptions are what the figures take for granted, CoverageNotes what they leave out.
+	// Assumptions are the assumptions behind the amounts, CoverageNotes the omissions.
 	Assumptions   []string `json:"assumptions"`
 	CoverageNotes []string `json:"coverage_notes"`
 }
@@ -53,7 +55,7 @@ type Account struct {
 type Step struct {
 	Number int    `json:"step"`
 	Name   string `json:"name"`
-	// SavingUSD is what it saves on what the steps before left, AfterUSD the bill after it.
+	// SavingUSD is the saving beyond the previous steps, AfterUSD the bill after this one.
 	SavingUSD  money.Amount `json:"monthly_saving_usd"`
 	AfterUSD   money.Amount `json:"after_monthly_usd"`
 	PerhapsUSD money.Amount `json:"perhaps_monthly_usd"`
@@ -64,7 +66,7 @@ type Step struct {
 
 // Item is one change of a step.
 type Item struct {
-	// Finding is the id of its finding; empty for a commitment.
+	// Finding is the ID of its finding; empty for a commitment.
 	Finding  string `json:"finding,omitempty"`
 	Rule     string `json:"rule"`
 	Resource string `json:"resource"`
@@ -72,48 +74,48 @@ type Item struct {
 	Region   string `json:"region,omitempty"`
 	Team     string `json:"team,omitempty"`
 	Because  string `json:"because"`
-	// SavingUSD is null where it is only bounded, by PerhapsUSD.
+	// SavingUSD is null if only an upper bound is known, PerhapsUSD.
 	SavingUSD  money.Dollars `json:"monthly_saving_usd"`
 	PerhapsUSD money.Amount  `json:"perhaps_monthly_usd"`
 	Risk       string        `json:"risk"`
 	PersonDays float64       `json:"person_days"`
-	// Command shows and carries out the change; empty for a finding that is not kept.
+	// Command shows and applies the change; empty for a finding that is not stored.
 	Command string `json:"command"`
 }
 
-// Party is the amounts of a team.
+// Party is the amounts of one team.
 type Party struct {
 	Team      string       `json:"team"`
 	BeforeUSD money.Amount `json:"before_monthly_usd"`
 	AfterUSD  money.Amount `json:"after_monthly_usd"`
 }
 
-// Risk is the saving of the changes with a risk.
+// Risk is the saving of the changes with one level of risk.
 type Risk struct {
 	Risk      string       `json:"risk"`
 	SavingUSD money.Amount `json:"monthly_saving_usd"`
 	Changes   int          `json:"changes"`
 }
 
-// AccountInput is one audit and the hours that the ledger keeps.
+// AccountInput is an audit and the recorded hours of the ledger.
 type AccountInput struct {
 	At        time.Time
 	Cloud     string
 	Resources []*inventory.Resource
 	Findings  []finding.Finding
-	// Totals are those of the audit: what runs now, by team.
+	// Totals are the audit's totals of running resources, by team.
 	Totals round.Totals
-	// Kept reports that the findings are stored, so that curfew fix knows their ids.
+	// Kept reports that the findings are stored, so that curfew fix finds their IDs.
 	Kept bool
-	// Commitments is the plan on the hours that the findings leave, nil without hours, and
-	// CommitCommand the command that shows it.
+	// Commitments is the plan for the hours that remain after the findings, nil without hours.
+	// CommitCommand shows it.
 	Commitments   *commit.Report
 	CommitCommand string
-	// Notes are what the hours leave out.
+	// Notes list omissions of the hours.
 	Notes []string
 }
 
-// stepOrder is the order of the steps, and with which finding steps each begins.
+// stepOrder is the order of the steps, with the finding steps that each includes.
 var stepOrder = []struct {
 	name  string
 	steps []finding.Step
@@ -129,8 +131,8 @@ var stepOrder = []struct {
 // computeCategories are the categories of an audit that hold compute and unused commitments.
 var computeCategories = []string{round.CategoryIdle, round.CategoryActive, round.CategoryUnknown}
 
-// stepOf returns the step of a finding. Machines of an old generation are resized before commitments
-// to what remains are bought.
+// stepOf returns the step of a finding. Machines of an old generation are resized before
+// commitments to the remaining ones are bought.
 func stepOf(f *finding.Finding) finding.Step {
 	if f.Step == finding.StepCommit && f.Fix.Change.Verb == change.ChangeType {
 		return finding.StepRightsize
@@ -138,8 +140,8 @@ func stepOf(f *finding.Finding) finding.Step {
 	return f.Step
 }
 
-// daysOf is the work of one change in person-days: our assumptions, as far as no tracker says more.
-// Spot needs checkpoints that a restart resumes from, another type a run that proves it.
+// daysOf returns the assumed effort of one change in person-days, for lack of data from a tracker.
+// Spot needs checkpoints to resume from, another machine type a test run.
 func daysOf(v change.Verb) float64 {
 	switch v {
 	case change.UseSpot, change.Move, change.Reroute:
@@ -153,9 +155,9 @@ func daysOf(v change.Verb) float64 {
 	return 0.1
 }
 
-// NewAccount puts the findings of an audit into one plan. A finding saves what findings before it
-// left, see [finding.Evaluate], and commitments are those of the hours that remain, so that the
-// savings add up and no dollar is saved twice. It returns an error for sums out of range.
+// NewAccount combines the findings of an audit into one plan. Each finding counts only what earlier
+// ones leave, see [finding.Evaluate], and commitments are planned on the remaining hours, so that
+// the savings add up and no dollar is saved twice. It returns an error for sums out of range.
 func NewAccount(in AccountInput) (Account, error) {
 	a := Account{Schema: AccountSchema, At: in.At, Cloud: in.Cloud, Steps: []Step{}, Teams: []Party{}, Risks: []Risk{},
 		Commitments: in.Commitments, CoverageNotes: append([]string{}, in.Notes...), Assumptions: []string{
@@ -164,7 +166,7 @@ func NewAccount(in AccountInput) (Account, error) {
 			"person-days: 0.1 a change, 0.25 for a rule, a schedule or a purchase, 1 for another type or a fleet, 2 for " +
 				"spot or a move",
 		}}
-	w := ways{account: &a, before: map[string]money.Amount{}, saved: map[string]money.Amount{},
+	w := accumulator{account: &a, before: map[string]money.Amount{}, saved: map[string]money.Amount{},
 		owner: map[inventory.Ref]string{}, kept: in.Kept, commitCommand: in.CommitCommand}
 	for _, category := range computeCategories {
 		w.compute += in.Totals.ByCategory[category]
@@ -208,19 +210,19 @@ func NewAccount(in AccountInput) (Account, error) {
 	return a, nil
 }
 
-// ways adds an account up while its steps are taken.
-type ways struct {
+// accumulator accumulates an account while its steps are applied.
+type accumulator struct {
 	account       *Account
 	before, saved map[string]money.Amount // by team
 	owner         map[inventory.Ref]string
 	risks         map[string]*Risk
-	compute       money.Amount // that the findings so far leave
+	compute       money.Amount // compute cost that remains after the findings so far
 	kept          bool
 	commitCommand string
 }
 
 // find adds a finding to a step.
-func (w *ways) find(s *Step, f *finding.Finding) error {
+func (w *accumulator) find(s *Step, f *finding.Finding) error {
 	it := Item{
 		Finding: f.ID, Rule: f.Rule, Resource: cmp.Or(f.Resource.Name, f.Resource.ID), Type: f.Resource.Type,
 		Region: f.Resource.Region, Team: f.Resource.Owner.Team, Because: f.Because, Risk: string(f.Fix.Risk),
@@ -245,13 +247,13 @@ func (w *ways) find(s *Step, f *finding.Finding) error {
 	case f.Savings.Bounded && f.Savings.UpperBound > 0:
 		it.PerhapsUSD = f.Savings.UpperBound
 	default:
-		return nil // nothing is known to be saved: it is no part of a plan in dollars
+		return nil // without a known saving it is not part of a plan in dollars
 	}
 	return w.add(s, it)
 }
 
 // add adds a change to a step.
-func (w *ways) add(s *Step, it Item) error {
+func (w *accumulator) add(s *Step, it Item) error {
 	s.Items = append(s.Items, it)
 	s.PersonDays += it.PersonDays
 	var err error
@@ -286,10 +288,10 @@ func riskier(a, b string) string {
 	return a
 }
 
-// commit adds the advised commitments, at most what is left of compute: hours of machines that run
-// no more save nothing of the bill of now. Together they save what the replay of the remaining hours
-// says, which is divided among them by what each covers.
-func (w *ways) commit(s *Step, r *commit.Report) error {
+// commit adds the advised commitments, up to the remaining compute cost: hours of machines that no
+// longer run save nothing of the present bill. The saving from the replay of the remaining hours is
+// divided among the commitments by the cost that each covers.
+func (w *accumulator) commit(s *Step, r *commit.Report) error {
 	total, err := r.YearlyUSD.Mul(1, 12)
 	if err != nil {
 		return fmt.Errorf("scale a saving to a month: %w", err)
@@ -332,8 +334,8 @@ func (w *ways) commit(s *Step, r *commit.Report) error {
 	return nil
 }
 
-// close writes the teams and the risks down. What commitments save is of no team.
-func (w *ways) close() {
+// close sets the teams and the risks. Savings of commitments belong to no team.
+func (w *accumulator) close() {
 	a := w.account
 	for team, before := range w.before {
 		a.Teams = append(a.Teams, Party{Team: team, BeforeUSD: before, AfterUSD: before - w.saved[team]})

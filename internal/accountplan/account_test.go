@@ -20,22 +20,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// hourly is a machine of the brute-force evaluation: mills an hour, the share of them that is left
-// after spot in percent, and mills of the smaller type; 0 is no such change.
+// hourly is a machine of the brute-force evaluation, with its hourly cost in mills, the percentage
+// of it that spot costs, and the mills of the smaller type; 0 for no such change.
 type hourly struct {
 	mills, spot, smaller int64
 	ends                 bool
 	idle                 [accountHours]bool
 }
 
-// mill is a tenth of a cent: prices of the book are whole ones.
+// mill is a tenth of a cent; prices of the test are whole mills.
 const mill = money.Cent / 10
 
 // accountHours is the length of the ledger of a brute-force evaluation, in hours.
 const accountHours = 240
 
-// after is what an hour of the machine costs after the first steps: nothing where it ends, else its
-// type's price, and of that the spot share. Hundredths of a mill.
+// after returns the hourly cost of the machine after the first steps, in hundredths of a mill: 0 if
+// it ends, else its type's price, reduced by the spot share.
 func (m *hourly) after(step int) int64 {
 	if m.ends && step >= 1 {
 		return 0
@@ -50,7 +50,7 @@ func (m *hourly) after(step int) int64 {
 	return left * 100
 }
 
-// committable returns the type that the machine has on demand after the steps, "" for none.
+// committable returns the on-demand machine type after the steps, or "".
 func (m *hourly) committable() string {
 	switch {
 	case m.ends || m.spot > 0:
@@ -61,10 +61,10 @@ func (m *hourly) committable() string {
 	return "g5.12xlarge"
 }
 
-// TestAccountPlanEqualsHours evaluates small accounts hour by hour: what each machine costs after
-// each step, and every number of reserved machines of each type in the hours in which the machines
-// that are left worked. Each step of the plan equals it.
-func TestAccountPlanEqualsHours(t *testing.T) {
+// TestAccountPlanMatchesHourlyEvaluation compares each step of the plan with an evaluation hour by hour: the
+// cost of each machine after each step, and every number of reserved machines of each type over the
+// remaining hours.
+func TestAccountPlanMatchesHourlyEvaluation(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestAccountPlanEqualsHours(t *testing.T) {
 	})
 }
 
-// drawMachine draws a machine that works for a part of each day that a commitment is advised for, and
-// what an audit finds.
+// drawMachine generates a machine that works for a part of each day long enough for a commitment,
+// and its findings.
 func drawMachine(t *rapid.T, mills map[string]int64) hourly {
 	m := hourly{mills: mills["g5.12xlarge"], ends: rapid.IntRange(0, 3).Draw(t, "ends") == 0}
 	if !m.ends && rapid.IntRange(0, 2).Draw(t, "to spot") == 0 {
@@ -144,7 +144,7 @@ func drawMachine(t *rapid.T, mills map[string]int64) hourly {
 	return m
 }
 
-// total sets what runs now, by team and category.
+// total sets the cost of running machines by team and category.
 func total(in *AccountInput, machines []hourly) {
 	for team := range 2 {
 		var cost money.Amount
@@ -161,8 +161,7 @@ func total(in *AccountInput, machines []hourly) {
 	in.Totals.ByCategory = map[string]money.Amount{round.CategoryActive: in.Totals.Now.Running}
 }
 
-// planHours plans commitments on the hours that the ledger has of the machines without what the
-// findings change.
+// planHours plans commitments on the hours of the ledger without those that the findings remove.
 func planHours(t *rapid.T, worked stretches, found []finding.Finding, book *price.Book, mills map[string]int64,
 	reserved int64) *commit.Report {
 	until := since.Add(accountHours * time.Hour)
@@ -184,7 +183,7 @@ func planHours(t *rapid.T, worked stretches, found []finding.Finding, book *pric
 	return &plan
 }
 
-// priced is a ledger whose machines cost mills an hour.
+// priced is a ledger with machines that cost mills an hour.
 type priced struct {
 	stretches
 	mills map[string]int64
@@ -198,8 +197,8 @@ func (p priced) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, erro
 	return all, err
 }
 
-// bestReserved tries every number of reserved machines of a type in the hours in which machines that
-// stay on demand worked, and returns the most that one saves in a month.
+// bestReserved tries every number of reserved machines of a type against the on-demand hours that
+// remain, and returns the highest monthly saving.
 func bestReserved(machines []hourly, machineType string, mills, reserved int64) money.Amount {
 	best := int64(0)
 	for n := 1; n <= len(machines); n++ {
@@ -221,7 +220,7 @@ func bestReserved(machines []hourly, machineType string, mills, reserved int64) 
 // month is 730 hours of hundredths of a mill.
 func month(hundredths int64) money.Amount { return money.Amount(hundredths) * mill / 100 * 730 }
 
-// findings are what an audit finds at a machine, with claims on what the findings before left.
+// findings returns the findings about a machine, each with a claim on the remaining cost.
 func (m *hourly) findings(r *inventory.Resource) []finding.Finding {
 	make := func(step finding.Step, verb change.Verb, risk finding.Level, saving money.Amount) finding.Finding {
 		return finding.Finding{
@@ -246,7 +245,7 @@ func (m *hourly) findings(r *inventory.Resource) []finding.Finding {
 	return out
 }
 
-// checkSums holds that steps, risks and teams add up to the same.
+// checkSums checks that steps, risks and teams have equal sums.
 func checkSums(t *rapid.T, a Account) {
 	var steps, items, risks, before, after, commitments money.Amount
 	for _, s := range a.Steps {

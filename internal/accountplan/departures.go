@@ -29,10 +29,11 @@ func FixesOf(found []finding.Finding) []Fix {
 	return out
 }
 
-// departure is how a machine leaves the use that commitments cover when a finding is fixed.
+// departure is the way in which fixing a finding removes a machine from the use that commitments
+// cover.
 type departure string
 
-// The departures, the one that counts first of a machine with several.
+// The departures; the earlier one wins if a machine has several.
 const (
 	ends      departure = "to stop"
 	toSpot    departure = "to move to spot"
@@ -42,22 +43,23 @@ const (
 
 var departures = []departure{ends, toSpot, resized, scheduled}
 
-// Leaving are the machines that findings take out of the use that commitments cover, by their
-// references. A commitment to one of them makes its waste permanent.
+// Leaving holds the machines that findings remove from the use that commitments cover, by
+// reference. A commitment to one of them would make its waste permanent.
 type Leaving map[inventory.Ref]leaving
 
-// leaving is one of them; to is the price key of its machine afterwards, where it has one.
+// leaving is one such machine; to is the price key of its machine afterwards, if any.
 type leaving struct {
 	how departure
 	to  string
 }
 
-// NewLeaving reads fixes. Advice that names no machine and no target leaves machines as they are.
+// NewLeaving returns the machines that fixes remove. Advice that names no machine and no target
+// removes none.
 func NewLeaving(fixes []Fix) Leaving {
 	out := Leaving{}
 	for _, f := range fixes {
 		r, a := f.Resource, f.Change.Arguments
-		if len(a.Members) > 0 { // of a group or a fleet that shrinks
+		if len(a.Members) > 0 { // a group or fleet that shrinks
 			for _, id := range a.Members {
 				member := r
 				member.Kind, member.ID = inventory.KindInstance, id
@@ -91,7 +93,7 @@ func (l Leaving) add(r inventory.Ref, how leaving) {
 	l[r] = how
 }
 
-// refs are the references as the ledger has them.
+// refs returns the references in the ledger's format.
 func (l Leaving) refs() []string {
 	out := make([]string, 0, len(l))
 	for r := range l {
@@ -101,7 +103,7 @@ func (l Leaving) refs() []string {
 	return out
 }
 
-// Billed returns whether the resource of a bill, by its id or ARN, is one of them.
+// Billed returns a predicate for resources of a bill, by ID or ARN, that are leaving.
 func (l Leaving) Billed() func(resource string) bool {
 	ids := map[string]bool{}
 	for r := range l {
@@ -110,7 +112,7 @@ func (l Leaving) Billed() func(resource string) bool {
 	return func(resource string) bool { return ids[resource[strings.LastIndexByte(resource, '/')+1:]] }
 }
 
-// String counts them: "2 to stop, 1 to move to spot".
+// String summarizes: "2 to stop, 1 to move to spot".
 func (l Leaving) String() string {
 	counts := map[departure]int{}
 	for _, m := range l {

@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/capacity"
 )
 
-// Groups is the number of machines that each group needs, in the shape of its JSON.
+// Groups is the required number of machines of each group, in JSON form.
 type Groups struct {
 	Schema string    `json:"schema"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
 	Groups []Group   `json:"groups"`
-	// Assumptions are those behind the figures.
+	// Assumptions are the assumptions behind the numbers.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -33,14 +33,14 @@ type Group struct {
 	Purpose string `json:"purpose,omitempty"`
 	Type    string `json:"type"`
 	Region  string `json:"region"`
-	// Machines and Working are the most that ran, and that worked, in one hour.
+	// Machines and Working are the maximum numbers that ran and worked in one hour.
 	Machines int `json:"machines"`
 	Working  int `json:"working_machines"`
-	// Needed is how many do, never more than Machines.
+	// Needed is the required number, at most Machines.
 	Needed int `json:"needed_machines"`
-	// UnknownShare is the share of the time whose duty is not known; it counts as work.
+	// UnknownShare is the share of time with unknown duty, which counts as work.
 	UnknownShare float64 `json:"unknown_duty_share"`
-	// SavingUSD is a month of the machine hours beyond what is needed.
+	// SavingUSD is the monthly cost of machine-hours beyond Needed.
 	SavingUSD money.Amount `json:"monthly_saving_usd"`
 }
 
@@ -79,7 +79,7 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 	totals, ran, worked := map[[5]string]*total{}, map[machineHour]bool{}, map[machineHour]bool{}
 	for _, sum := range all {
 		if sum.Key[3] == "" || sum.Sums.Seconds <= 0 {
-			continue // what is billed by the day, and what has no price
+			continue // charged by the day, or without a price
 		}
 		h := machineHour{[5]string(sum.Key[:5]), sum.Period.UTC(), sum.Key[5]}
 		t := totals[h.group]
@@ -139,10 +139,10 @@ func groups(ctx context.Context, s sums, since, until time.Time, purpose invento
 	return out, nil
 }
 
-// FromLedger returns the number of machines that each group needs, by the duty in the ledger from
-// since to until, for one purpose or for all where it is empty. Target is the largest share of the
-// needed machines that may work at once, over 0 and at most 1. Schema is that of the calling
-// planner.
+// FromLedger returns the required number of machines of each group, by the duty in the ledger
+// between since and until, for one purpose or for all if it is empty. Target is the maximum share
+// of the required machines that may work at once, over 0 and at most 1. Schema is that of the
+// calling planner.
 func FromLedger(ctx context.Context, s sums, schema string, since, until time.Time, purpose inventory.Purpose,
 	target float64) (Groups, error) {
 	all, err := groups(ctx, s, since, until, purpose, target)

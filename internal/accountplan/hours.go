@@ -1,7 +1,6 @@
-// Package accountplan turns what curfew knows of an account into answers of planners: the
-// hours of its ledger into the use that commitments cover, a scan into the machines to
-// right-size and the serving fleets to plan. It imports planners, the ledger and findings,
-// so that planners stay usable alone.
+// Package accountplan connects planners to recorded data of an account: the hours of its ledger as
+// the use that commitments cover, a scan as the machines to right-size and the serving fleets to
+// plan. It imports planners, the ledger and findings, so that planners do not depend on them.
 package accountplan
 
 import (
@@ -23,12 +22,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// sums are the sums of a ledger's entries.
+// sums queries sums of a ledger's entries.
 type sums interface {
 	Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error)
 }
 
-// hourOf is one key in one hour.
+// hourOf identifies one key in one hour.
 type hourOf struct {
 	at  time.Time
 	key string
@@ -40,11 +39,11 @@ type hourUse struct {
 	amount                 money.Amount
 }
 
-// Hours returns the hours of on-demand machines in the ledger, at the price that the ledger
-// charged. Idle, held and stalled time counts as idle. All time of machines that leave counts as
-// leaving; one that becomes another type or moves counts there, at the price of the book, and
-// without a price nowhere. Machines of other clouds than AWS are left out, for no commitment
-// covers them. Notes name what has no price and what was left out.
+// Hours returns the hours of on-demand machines in the ledger, at the ledger's price. Idle, held
+// and stalled time counts as idle. All time of leaving machines counts as leaving; a machine that
+// changes type or region counts under its new key at the price of the book, if there is one. Only
+// AWS machines are included, because commitments cover no others. Notes list omissions and unpriced
+// machines.
 func Hours(
 	ctx context.Context, s sums, since, until time.Time, leaves Leaving, book *price.Book,
 ) (use []commit.Usage, notes []string, err error) {
@@ -68,7 +67,7 @@ func Hours(
 			unpriced[sum.Key[0]] = true
 		}
 		if sum.Key[0] == "" || sum.Sums.Seconds <= 0 || sum.Sums.Amount <= 0 {
-			continue // what is billed by the day, and what has no price
+			continue // charged by the day, or without a price
 		}
 		if cloud, _, _ := strings.Cut(sum.Key[3], "/"); !hasCommitments(cloud) {
 			if elsewhere[cloud], err = elsewhere[cloud].Add(sum.Sums.Amount); err != nil {
@@ -129,7 +128,7 @@ func machines(seconds int64) commit.Quantity {
 	return commit.Quantity(seconds * int64(commit.Machine) / 3600)
 }
 
-// hasCommitments reports whether commitments of a cloud can be planned; those of sim are AWS's.
+// hasCommitments reports whether commitments of a cloud can be planned; the simulator uses AWS's.
 func hasCommitments(cloud string) bool { return cloud == price.AWS || cloud == "sim" }
 
 // idle reports whether a duty is time that no commitment should cover.
@@ -149,8 +148,8 @@ func useOf(hours map[hourOf]*hourUse, k hourOf) *hourUse {
 	return hours[k]
 }
 
-// leave takes the time of leaving machines off their keys, and adds the working time of those
-// that go on elsewhere there.
+// leave removes the time of leaving machines from their keys, and adds working time under the new
+// key of those that change type or region.
 func leave(hours map[hourOf]*hourUse, all []ledger.Sum, leaves Leaving, book *price.Book) ([]string, error) {
 	byRef := map[string]leaving{}
 	for r, l := range leaves {

@@ -20,7 +20,7 @@ import (
 
 var since = time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
 
-// machine is a machine of a test.
+// machine returns the reference of a machine.
 func machine(id string) inventory.Ref {
 	return inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: id}
 }
@@ -32,7 +32,7 @@ type stretch struct {
 	seconds               int64
 }
 
-// account is that of a machine: those whose names begin with lab stand on premises.
+// account returns the account of a machine; names that begin with lab are on premises.
 func (s stretch) account() string {
 	if strings.HasPrefix(s.id, "lab") {
 		return "onprem/rack"
@@ -40,10 +40,10 @@ func (s stretch) account() string {
 	return "aws/1"
 }
 
-// rates are dollars an hour of a type in the ledger of a test.
+// rates are hourly dollars by machine type.
 var rates = map[string]int64{"p4d.24xlarge": 20, "g5.12xlarge": 6, "g5.xlarge": 1}
 
-// stretches answers as a ledger does.
+// stretches implements sums.
 type stretches []stretch
 
 func (all stretches) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
@@ -77,10 +77,10 @@ func (all stretches) Sums(_ context.Context, q ledger.SumQuery) ([]ledger.Sum, e
 	return out, nil
 }
 
-// TestHoursBeginWithWhatFindingsLeave holds the use that is committed to against one machine
-// after the other: what stops or moves to spot is gone, what is resized works at its new type,
-// idle time is gone everywhere.
-func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
+// TestHoursExcludeFixedMachines compares the use for commitments with a count machine by
+// machine: machines that stop or move to spot are gone, resized ones work at their new type, idle
+// time is excluded.
+func TestHoursExcludeFixedMachines(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 		gone := []change.Verb{change.Stop, change.UseSpot, change.Schedule}
 		var all stretches
 		var kept []Fix
-		lab := int64(0)            // dollar-seconds of machines that no commitment covers
+		lab := int64(0)            // dollar-seconds of machines without commitments
 		want := map[string]int64{} // seconds to commit to, by hour and key
 		for id, fix := range fixes {
 			machineType := rapid.SampledFrom([]string{
@@ -153,8 +153,7 @@ func TestHoursBeginWithWhatFindingsLeave(t *testing.T) {
 	})
 }
 
-// TestLeavingMachines: which fixes take machines out of what is committed to, and which count
-// first of one machine.
+// TestLeavingMachines checks which fixes remove machines from commitments, and their precedence.
 func TestLeavingMachines(t *testing.T) {
 	volume := machine("vol-1")
 	volume.Kind = inventory.KindVolume
@@ -185,7 +184,7 @@ func TestLeavingMachines(t *testing.T) {
 	}
 }
 
-// folded answers as a ledger whose single resources have hours from a time on.
+// folded is a ledger that has single resources only from a time on.
 type folded struct {
 	stretches
 	until time.Time
@@ -199,8 +198,8 @@ func (f folded) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, erro
 	return slices.DeleteFunc(all, func(s ledger.Sum) bool { return s.Period.Before(q.Since) }), err
 }
 
-// TestHoursOfFoldedLedger: older hours of a machine that leaves are kept without the machine, so they
-// count as hours that stay, and a note says so.
+// TestHoursOfFoldedLedger checks that old hours of a leaving machine, recorded without the machine,
+// count as staying, with a note.
 func TestHoursOfFoldedLedger(t *testing.T) {
 	all := stretches{{"gone", "g5.xlarge", "busy", 0, 3600}, {"gone", "g5.xlarge", "busy", 1, 3600}}
 	leaves := Leaving{machine("gone"): {}}

@@ -18,23 +18,28 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// ErrUnmeasured is returned when no running machine with GPUs was measured.
-var ErrUnmeasured = errors.New("no running machine with GPUs was measured")
+// ErrUnmeasured is returned when no running machine was measured.
+var ErrUnmeasured = errors.New("no running machine was measured")
 
-// Rightsize right-sizes every running machine with GPUs of a scan. It returns [ErrUnmeasured] where
-// no machine was measured.
-func Rightsize(r *round.Result, book *price.Book, o rightsize.Options) (rightsize.Report, error) {
+// Rightsize right-sizes every running machine of a scan: GPU machines by their GPUs, others by their
+// CPUs where a move saves at least a share of the price. It returns [ErrUnmeasured] if no machine was
+// measured.
+func Rightsize(r *round.Result, book *price.Book, o rightsize.Options, leastSaving float64) (
+	rightsize.Report, error) {
 	var machines []rightsize.Measured
 	for _, res := range r.Resources {
 		w := r.Windows[res.Ref()]
-		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil ||
-			!res.Size.Accelerated() {
+		if res.Kind != inventory.KindInstance || res.State != inventory.StateRunning || w == nil {
 			continue
 		}
 		m := rightsize.Measured{
 			Name: cmp.Or(res.Name, res.ID), Type: res.Type, Region: res.Region, Purpose: res.Purpose, Window: w,
+			Host: !res.Size.Accelerated(),
 		}
-		if v, judged := r.Duty(res); !judged || v.State != duty.Busy { // as the findings of right-sizing
+		if d, ok := res.Detail.(*inventory.Instance); ok {
+			m.Spot = d.Market == inventory.Spot
+		}
+		if v, judged := r.Duty(res); !judged || v.State != duty.Busy { // as in the findings of right-sizing
 			m.Rest, m.RestWhy = v.State.String(), v.Why
 		}
 		machines = append(machines, m)
@@ -43,17 +48,17 @@ func Rightsize(r *round.Result, book *price.Book, o rightsize.Options) (rightsiz
 		return rightsize.Report{}, fmt.Errorf("right-size the account: %w", ErrUnmeasured)
 	}
 	return rightsize.FromWindows("the account", machines, book, rightsize.Params{
-		Options: o,
+		Options: o, LeastSaving: leastSaving,
 	})
 }
 
-// Fleets is the plan of the serving fleets of an account, in the shape of its JSON.
+// Fleets is the plan of an account's serving fleets, in JSON form.
 type Fleets struct {
 	Schema string  `json:"schema"`
 	Target float64 `json:"target"`
 	// Fleets are the serving fleets.
 	Fleets []Fleet `json:"fleets"`
-	// Assumptions are those behind the figures.
+	// Assumptions are the assumptions behind the numbers.
 	Assumptions []string `json:"assumptions"`
 }
 
@@ -64,21 +69,21 @@ type Fleet struct {
 	Resource string `json:"resource"` // one of its machines
 	Type     string `json:"type"`
 	Region   string `json:"region"`
-	// Machines is how many machines it has.
+	// Machines is the number of machines.
 	Machines int `json:"machines"`
 	// Load is the sum of the p95 utilization, in machines.
 	Load float64 `json:"load_machines"`
 	// Utilization is the share of capacity in use.
 	Utilization float64 `json:"utilization"`
-	// Replicas are the machines that carry the load at the target.
+	// Replicas is the number of machines that carry the load at the target.
 	Replicas int `json:"replicas"`
 	// UtilizationAfter is the utilization with the planned machines.
 	UtilizationAfter float64 `json:"utilization_after"`
-	// CostUSDPerHour is the cost of an hour in dollars; null without a price.
+	// CostUSDPerHour is the hourly cost in dollars; null without a price.
 	CostUSDPerHour money.Dollars `json:"cost_usd_per_hour"`
-	// Note says what speaks for caution: a week of samples is missing, or the load stays over 85%.
+	// Note is a warning: less than a week of samples, or a load that stays over 85%.
 	Note string `json:"note,omitempty"`
-	// SavingUSD is a month of the machines that are not needed, below 0 what more cost; null
+	// SavingUSD is the monthly cost of unneeded machines, negative for additional ones; null
 	// without a price.
 	SavingUSD money.Dollars `json:"monthly_saving_usd"`
 }
@@ -109,7 +114,7 @@ func Capacity(r *round.Result, book *price.Book, t finding.Thresholds, target fl
 	return out, nil
 }
 
-// plan plans one fleet by the rule of the finding about it. Charges are those of one machine.
+// plan plans one fleet by the rule of its finding. Charges are those of one machine.
 func plan(f finding.Fleet, charges []ledger.Charge, target float64) (Fleet, error) {
 	res := f.Resource
 	p := Fleet{

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -248,22 +250,50 @@ func TestSetupSurvivesAgentRestart(t *testing.T) {
 	}
 }
 
-func TestOutputIsBounded(t *testing.T) {
-	skipUnlessSlow(t)
+// TestOutputIsKeptWhole checks that each line of a setup and of a command that print megabytes at once is
+// sent, also what is printed between two looks just before their end: the first MiB as events, the rest in parts.
+func TestOutputIsKeptWhole(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.config.Host.Setup = `i=0; while [ $i -lt 40000 ]; do echo "a line of output, of which there are too many $i"; i=$((i+1)); done; printf %s end`
+	const lines = 100_000
+	w := commandWorld(t, fmt.Sprintf(`seq -f "command line %%.0f" %d`, lines))
+	w.config.Host.Setup = fmt.Sprintf(`seq -f "setup line %%.0f" %d`, lines)
 	w.start()
-	w.awaitPhase(session.HostReady)
-	await(t, "cut off", func() bool { return w.hasEvent("output", "more than 1024 KiB were printed") })
-	size := 0
+	if o := w.outcome(); o.Class != session.Succeeded {
+		t.Fatalf("%s: %s", o.Class, o.Evidence)
+	}
+	w.awaitPhase(session.HostEnding)
+	var printed strings.Builder
+	events := 0
 	for _, e := range w.events() {
-		if e.Kind == "output" {
-			size += len(e.Text)
+		switch e.Kind {
+		case "output":
+			events += len(e.Text)
+			fmt.Fprintln(&printed, e.Text)
+		case session.OutputPart:
+			n, err := strconv.ParseInt(e.Text, 10, 64)
+			must(t, err)
+			part, err := w.store().Get(t.Context(), session.OutputKey(0, n), 4<<20)
+			must(t, err)
+			text, err := session.UnpackOutput(part.Data)
+			must(t, err)
+			printed.Write(text)
 		}
 	}
-	if size > 1<<20+200 || size < 900<<10 {
-		t.Errorf("%d bytes of output were sent", size)
+	if events > 1<<20 {
+		t.Errorf("%d bytes of output were sent as events", events)
+	}
+	for _, of := range []string{"setup", "command"} {
+		got := slices.DeleteFunc(strings.Split(printed.String(), "\n"), func(line string) bool {
+			return !strings.HasPrefix(line, of+" line ")
+		})
+		for i, line := range got {
+			if want := fmt.Sprintf("%s line %d", of, i+1); line != want {
+				t.Fatalf("%q is sent where %q was printed", line, want)
+			}
+		}
+		if len(got) != lines {
+			t.Errorf("%d of %d lines of the %s were sent", len(got), lines, of)
+		}
 	}
 }
 

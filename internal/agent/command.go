@@ -62,19 +62,15 @@ func (b *bootstrap) runCommand(ctx context.Context, now time.Time) commandEnd {
 	}
 	for {
 		running := s.alive()
-		for more, err := s.sendOutput(!running); more || err != nil; more, err = s.sendOutput(!running) {
-			if err != nil {
-				return commandEnd{err: err}
-			}
-		}
-		text, ended, err := s.exitStatus()
-		switch {
-		case err != nil:
+		text, ended, err := s.exitStatus() // before its output is read, which is complete then
+		if err != nil {
 			return commandEnd{err: err}
+		}
+		if err := s.sendOutput(ended || !running); err != nil {
+			return commandEnd{err: err}
+		}
+		switch {
 		case ended:
-			if _, err := s.sendOutput(true); err != nil {
-				return commandEnd{err: err}
-			}
 			n, err := strconv.Atoi(text)
 			if err != nil {
 				return commandEnd{err: fmt.Errorf("read the exit status: %w", err)}
@@ -119,13 +115,14 @@ func (h *host) startCommand(ctx context.Context) {
 	if h.options.Host.Command == nil || h.readState().Outcome != nil {
 		return
 	}
-	h.progressAt = h.now
+	h.progressAt, h.commandWatched = h.now, true
 	begin := h.options.Now()
 	go func() { h.commandEnds <- h.bootstrap.runCommand(ctx, begin) }()
 }
 
 // handleCommandEnd records how the command ended, and begins the end of the session.
 func (h *host) handleCommandEnd(ctx context.Context, end commandEnd) error {
+	h.commandWatched = false
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // a later process continues
 	}
@@ -137,8 +134,11 @@ func (h *host) handleCommandEnd(ctx context.Context, end commandEnd) error {
 	return h.recordOutcome(o)
 }
 
-// settleCommand records the outcome of a command whose processes are gone as its session ends. What
-// waits for it may not have noticed yet, or was part of an earlier process of the agent.
+// lastOutputTimeout bounds the wait for the last output of a command whose processes are gone.
+const lastOutputTimeout = 10 * time.Second
+
+// settleCommand records the outcome of a command whose processes are gone as its session ends, once its
+// output is read.
 func (h *host) settleCommand() error {
 	if !h.commandRuns() {
 		return nil
@@ -148,9 +148,13 @@ func (h *host) settleCommand() error {
 		return nil
 	}
 	end := commandEnd{}
+	timeout := time.Duration(0)
+	if h.commandWatched {
+		timeout = lastOutputTimeout
+	}
 	select {
 	case end = <-h.commandEnds:
-	default:
+	case <-time.After(timeout):
 		text, ended, err := s.exitStatus()
 		if n, invalid := strconv.Atoi(text); err == nil && ended && invalid == nil {
 			end.code = &n

@@ -71,8 +71,10 @@ type host struct {
 	// commandEnds and artifacts report the end of a job's command. stalled explains that it made no
 	// progress; empty while it does.
 	commandEnds chan commandEnd
-	artifacts   chan session.Outcome
-	stalled     string
+	// commandWatched means that commandEnds will receive an end.
+	commandWatched bool
+	artifacts      chan session.Outcome
+	stalled        string
 
 	saving       bool
 	saveResults  chan saveResult

@@ -105,9 +105,18 @@ func (s *script) start(ctx context.Context) error {
 	return record(p)
 }
 
-// sendOutput records new output line by line, including an incomplete last line once the command
-// ended. It returns whether more is left to read.
-func (s *script) sendOutput(ended bool) (more bool, err error) {
+// sendOutput records all new output line by line, including an incomplete last line once the command
+// ended.
+func (s *script) sendOutput(ended bool) error {
+	for {
+		if more, err := s.sendChunk(ended); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// sendChunk records at most maxOutputBytes of new output. It returns whether more is left to read.
+func (s *script) sendChunk(ended bool) (more bool, err error) {
 	read := s.read().OutputRead
 	f, err := os.Open(s.logFile())
 	if errors.Is(err, fs.ErrNotExist) {

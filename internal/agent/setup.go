@@ -28,17 +28,14 @@ func (b *bootstrap) setupStep(ctx context.Context) (string, error) {
 	endedSilently := false
 	for {
 		running := s.alive()
-		if _, err := s.sendOutput(!running); err != nil {
-			return "", err
-		}
-		code, ended, err := s.exitStatus()
+		code, ended, err := s.exitStatus() // before its output is read, which is complete then
 		if err != nil {
 			return "", err
 		}
+		if err := s.sendOutput(ended || !running); err != nil {
+			return "", err
+		}
 		if ended {
-			if _, err := s.sendOutput(true); err != nil {
-				return "", err
-			}
 			if code != "0" {
 				return "", fmt.Errorf("the command ended with exit code %s", code)
 			}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/plan/rightsize"
 	"github.com/curfew-dev/curfew/internal/view"
 )
@@ -64,9 +66,52 @@ func TestPlansBeginWithTheVerdictOfTheAudit(t *testing.T) {
 			if checked < 5 {
 				t.Errorf("%d machines at rest were compared", checked)
 			}
+			hostsAgree(t, scan, plan)
 			doctor := d.doctorAgrees(scan, verdict)
 			d.explainAgrees(scan, doctor)
 		})
+	}
+}
+
+// hostsAgree compares the findings about machines without GPUs with the plan: those at rest have no right size,
+// and the others move where and only where a finding resizes them.
+func hostsAgree(t *testing.T, scan view.Scan, plan rightsize.Report) {
+	t.Helper()
+	resized, resting := map[string]view.Finding{}, map[string]bool{}
+	for _, f := range scan.Findings {
+		switch name := cmp.Or(f.Resource.Name, f.Resource.ID); f.Rule {
+		case "cpu-underutilized":
+			resized[name] = f
+		case "instance-idle":
+			resting[name] = true
+		}
+	}
+	if len(resized) == 0 || len(resting) == 0 {
+		t.Errorf("%d findings resize machines without GPUs, %d end them", len(resized), len(resting))
+	}
+	saves := money.Known(0)
+	for _, r := range plan.Resources {
+		if fit, ok := r.Advised(); ok {
+			saves = saves.Plus(fit.SavingUSD.Or(0))
+		}
+	}
+	for _, h := range plan.Hosts {
+		if h.Advised != nil {
+			saves = saves.Plus(h.Advised.SavingUSD.Or(0))
+		}
+		f, found := resized[h.Name]
+		if moves := h.Advised != nil || h.Graviton != nil; moves != found {
+			t.Errorf("%s: plan rightsize moves it: %v, scan: %v", h.Name, moves, found)
+		}
+		if found && h.Advised != nil && !strings.Contains(f.Because, h.Advised.Type+" would do") {
+			t.Errorf("%s: plan rightsize moves it to %s, scan says %s", h.Name, h.Advised.Type, f.Because)
+		}
+		if rests := h.Verdict == "idle" || h.Verdict == "held"; rests != resting[h.Name] || rests && h.Advised != nil {
+			t.Errorf("%s: plan rightsize says %s, scan finds it at rest: %v", h.Name, h.Verdict, resting[h.Name])
+		}
+	}
+	if saves != plan.SavingUSD {
+		t.Errorf("the moves of all machines save %s, the plan %s", saves, plan.SavingUSD)
 	}
 }
 
@@ -105,11 +150,19 @@ func (d *desktop) doctorAgrees(scan view.Scan, planned map[string]string) map[st
 			}
 		}
 	}
+	unmeasured := 0
 	for _, u := range scan.CannotJudge {
 		m, known := machines[cmp.Or(u.Resource.Name, u.Resource.ID)]
+		if known {
+			unmeasured++
+		}
 		if known && (m.State != "unknown" || m.Why != u.Why) {
 			d.t.Errorf("%s is unmeasured for scan (%s), doctor says %s (%s)", m.Name, u.Why, m.State, m.Why)
 		}
+	}
+	if doc.Unmeasured != unmeasured || doc.Found == 0 || doc.Judged+doc.Found+doc.Unmeasured != len(doc.Machines) {
+		d.t.Errorf("doctor counts %d judged, %d found, %d unmeasured of %d machines, scan %d unmeasured", doc.Judged,
+			doc.Found, doc.Unmeasured, len(doc.Machines), unmeasured)
 	}
 	if compared < 5 {
 		d.t.Errorf("%d findings were compared with doctor", compared)

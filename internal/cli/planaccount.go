@@ -136,45 +136,40 @@ func (a *app) planAccount(ctx context.Context, f accountFlags) error {
 	if err := f.source.checkAudit(); err != nil {
 		return err
 	}
-	cfg, book, err := a.req.Priced()
+	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	in := audit.PlanInput{Cloud: f.source.Cloud, Book: book, CommitCommand: f.commitCommand()}
-	o := audit.ScanOptions{Source: f.source.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version}
-	in.Result, err = audit.Scan(ctx, a.req, cfg, o, func(_ view.Scan, kept bool) error {
-		in.Kept = kept
-		return nil
-	})
+	plan, err := a.planOptions(f)
 	if err != nil {
 		return err
 	}
-	if !clouds.Of(f.source.Cloud).Simulated && a.req.Storage.Exists(cfg) {
-		if f.offers != "" {
-			if in.Offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
-				return err
-			}
-		}
-		if f.existing != "" {
-			if in.Existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
-				return err
-			}
-		}
-		if in.Since, in.Until, err = a.bounds(f.period); err != nil {
-			return err
-		}
-		s, err := a.open(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		in.Ledger = s.Ledger()
-	}
-	doc, err := audit.PlanAccount(ctx, in)
-	if err != nil {
+	o := audit.ScanOptions{Source: f.source.Source, Bill: f.bill, NoSave: f.noSave, Version: a.Version, Plan: &plan}
+	out, err := audit.Scan(ctx, a.req, cfg, o, func(view.Scan, bool) error { return nil })
+	if out == nil || out.Plan == nil {
 		return err
 	}
-	return a.show(doc, func() report.Sheet { return report.Account(doc) })
+	if shown := a.show(*out.Plan, func() report.Sheet { return report.Account(*out.Plan) }); shown != nil {
+		return shown
+	}
+	return err
+}
+
+// planOptions reads the period and the files of commitments.
+func (a *app) planOptions(f accountFlags) (o audit.PlanOptions, err error) {
+	o.CommitCommand = f.commitCommand()
+	if f.offers != "" {
+		if o.Offers, err = runtime.ReadPlan(a.req, f.offers, commit.ReadOffers); err != nil {
+			return o, err
+		}
+	}
+	if f.existing != "" {
+		if o.Existing, err = runtime.ReadPlan(a.req, f.existing, commit.ReadExisting); err != nil {
+			return o, err
+		}
+	}
+	o.Since, o.Until, err = a.bounds(f.period)
+	return o, err
 }
 
 // commitCommand is the command that shows the plan of the last step.

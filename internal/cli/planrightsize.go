@@ -31,8 +31,8 @@ func (a *app) newPlanRightsize() *cobra.Command {
 		Short: "Find the smallest machine type for the measured GPU use",
 		Long: `Reads recorded usage and reports how well GPUs are used, likely causes of low use, and
 the machine types that fit the measured memory and compute, with prices and drawbacks.
---from scan right-sizes the machines of an account, also by recorded usage. --from ledger
-has no samples: it reports how many machines worked at the same time.`,
+--from scan right-sizes the machines of an account, also by recorded usage, and those
+without GPUs by their CPUs and memory. --from ledger has no samples: it reports how many machines worked at the same time.`,
 		Example: `  curfew plan rightsize --from scan --regions us-east-1
   curfew plan rightsize --from ledger --since 30d
   curfew plan rightsize --usage examples/data/gpus.csv.gz
@@ -125,14 +125,14 @@ func (a *app) planRightsize(ctx context.Context, f rightsizeFlags) error {
 	return a.show(r, func() report.Sheet { return report.Rightsize(r) })
 }
 
-// rightsizeScan right-sizes every running machine with GPUs.
+// rightsizeScan right-sizes every running machine.
 func (a *app) rightsizeScan(ctx context.Context, f rightsizeFlags) error {
 	r, cfg, book, err := a.scanned(ctx, f.source)
 	if err != nil {
 		return err
 	}
 	f.options.MinCoverage = cfg.Thresholds.Coverage
-	out, err := accountplan.Rightsize(r, book, f.options)
+	out, err := accountplan.Rightsize(r, book, f.options, cfg.Thresholds.RightsizeSaving)
 	switch {
 	case errors.Is(err, accountplan.ErrUnmeasured):
 		return &failure{

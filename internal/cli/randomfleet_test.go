@@ -147,6 +147,9 @@ func (d *desktop) agreeWithFindings(scan view.Scan, machines map[string]view.Doc
 		unjudged[u.Resource.Name] = true
 	}
 	for name, m := range machines {
+		if m.State == "idle" && found[name] == "" || m.State == "held" && found[name] == "" {
+			d.t.Errorf("%s: doctor says %s (%s), scan finds nothing", name, m.State, m.Why)
+		}
 		if state := found[name]; state != "" && state != m.State {
 			d.t.Errorf("%s: scan finds it %s, doctor says %s (%s)", name, state, m.State, m.Why)
 		}

@@ -21,7 +21,7 @@ const gravitonWork = "build images and native libraries for arm64, and check tha
 func cpuUnderutilized(x *Index, s *Subject) *Draft {
 	m, known := x.machineOf(s)
 	if !known || s.Size.Accelerated() || m.GPUs() > 0 || s.State != inventory.StateRunning || !s.Judged ||
-		s.Duty.State != duty.Busy || x.account.Advice != nil || !Spans(s.Window, 7*day) {
+		s.Duty.State != duty.Busy || x.account.Advice != nil || !Spans(s.Window, rightsize.HostSpan) {
 		return nil
 	}
 	a, err := x.offers().SizeCPU(s.Window, m, s.Region, rightsize.Options{MinCoverage: x.Thresholds.Coverage})

@@ -90,6 +90,11 @@ func gpuHeld(x *Index, s *Subject) *Draft {
 	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Held || x.unasked(s) != nil {
 		return nil
 	}
+	return x.endHeld(s)
+}
+
+// endHeld is the finding that a machine does nothing and is held: its owner is asked before it ends.
+func (x *Index) endHeld(s *Subject) *Draft {
 	d := x.endInstance(s)
 	d.first = "ask its owner first: data in memory is lost"
 	if d.Fix.Risk == Low {
@@ -98,13 +103,17 @@ func gpuHeld(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// instanceIdle finds machines without accelerators that do nothing. A machine
-// whose accelerators are not known is not judged by its CPU.
+// instanceIdle finds machines without accelerators that do nothing, or are held by sessions alone. A
+// machine whose accelerators are not known is not judged by its CPU.
 func instanceIdle(x *Index, s *Subject) *Draft {
-	if s.Size.Accelerated() || !x.JudgedIdle(s) || s.Duty.State != duty.Idle || x.unasked(s) != nil {
-		return nil
+	switch {
+	case s.Size.Accelerated() || !x.JudgedIdle(s) || x.unasked(s) != nil:
+	case s.Duty.State == duty.Idle:
+		return x.endInstance(s)
+	case s.Duty.State == duty.Held:
+		return x.endHeld(s)
 	}
-	return x.endInstance(s)
+	return nil
 }
 
 // endInstance is the finding that a machine does nothing: its compute is waste and

@@ -50,6 +50,11 @@ func TestIdleMachines(t *testing.T) {
 			want:  []string{"instance-idle i-1 70.08"},
 		},
 		{
+			name:  "held CPU machine",
+			build: func(f *fixture) { f.is(f.running("i-1", "m5.large"), duty.Held) },
+			want:  []string{"instance-idle i-1 70.08"},
+		},
+		{
 			name: "5% CPU with 95% GPU is busy",
 			build: func(f *fixture) {
 				f.judge = true

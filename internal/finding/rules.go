@@ -63,12 +63,13 @@ var rules = []Rule{
 		Fix:        "stop, terminate or scale its group after its owner was asked; undo full, partial or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: gpuHeld},
 	{ID: "instance-idle", About: About{
-		Finds: "a running machine without GPUs that does nothing",
+		Finds: "a running machine without GPUs that does nothing, held by a session or not",
 		When: "CPU peak under 5% and network under 5 MB a day in the window (AWS Compute Optimizer; " +
 			"duty.idle_cpu_pct, duty.idle_net_mb_per_day)",
 		Saves:      "its compute, less commitments that cover it",
 		Confidence: "high; medium without recorded samples",
-		Fix:        "stop, terminate or scale its group; undo full, partial or none",
+		Fix: "stop, terminate or scale its group, where it is held after its owner was asked; undo full, partial " +
+			"or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
 	{ID: "endpoint-idle", About: About{
 		Finds: "a self-hosted model server that serves nothing",

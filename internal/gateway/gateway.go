@@ -293,6 +293,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		g.ready(w, s)
 		return
 	}
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// net/http has dropped a Content-Length beside the chunks. What a proxy took for the rest of such a
+		// body must not be read as the next request (RFC 9112, 6.1).
+		w.Header().Set("Connection", "close")
+	}
 	if g.draining.Load() {
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusServiceUnavailable, time.Second, "the gateway is shutting down")

@@ -47,7 +47,7 @@ func TestSmuggledRequestsReachNoServer(t *testing.T) {
 	address := strings.TrimPrefix(s.URL, "http://")
 	hidden := "POST /v2/models/hidden/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 	for name, request := range map[string]string{
-		"length and chunks": "POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
+		"length and chunks": "POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " +
 			fmt.Sprint(5+len(hidden)) + "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
 		"chunks twice": "POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" +
 			"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n" + hidden,
@@ -57,10 +57,14 @@ func TestSmuggledRequestsReachNoServer(t *testing.T) {
 		"two hosts":                 "POST /v2/models/sum/infer HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" + hidden,
 		"no host":                   "POST /v2/models/sum/infer HTTP/1.1\r\n\r\n",
 	} {
-		for _, status := range raw(t, address, request) {
+		answers := raw(t, address, request)
+		for _, status := range answers {
 			if status[0] != '4' && status[0] != '5' {
 				t.Errorf("%s: %s", name, status)
 			}
+		}
+		if len(answers) > 1 {
+			t.Errorf("%s: two requests were read: %s", name, answers)
 		}
 	}
 	for _, r := range m.seen() {
@@ -141,6 +145,43 @@ func TestNeighborsOfBadRequestsAreUnharmed(t *testing.T) {
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 32<<20 {
 		t.Errorf("%d MiB more are held after the bad requests", grown>>20)
 	}
+}
+
+// TestRefusedBodiesLeaveLittleToCollect: the memory of a body that is too large serves the next one.
+func TestRefusedBodiesLeaveLittleToCollect(t *testing.T) {
+	m := newModel(t)
+	c := onePool(m.URL)
+	c.MaxBodyMiB, c.QueueMiB, c.OwnerHeader = 4, 64, "Curfew-Owner"
+	_, s := startGateway(t, c)
+	send := func() {
+		t.Helper()
+		large := io.LimitReader(blanks{}, 5<<20) // of unknown length: it is sent in chunks
+		a, err := tryPost(s.URL+"/v2/models/sum/infer", large)
+		if err == nil && a.status != http.StatusRequestEntityTooLarge {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	send()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const bodies = 20
+	for range bodies {
+		send()
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > bodies*(4<<20) {
+		t.Errorf("%d bodies of 4 MiB took %d MiB", bodies, took>>20)
+	}
+}
+
+// blanks is an endless body.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
 }
 
 // TestSlowSendersHoldNoMemory: connections that promise much and send little take little, and others

@@ -27,9 +27,6 @@ const (
 // maxAnswer bounds the answer to a batch.
 const maxAnswer = 256 << 20
 
-// bodyTimeout bounds the time that a caller takes to send a body.
-const bodyTimeout = 30 * time.Second
-
 // call is one inference request.
 type call struct {
 	caller  caller
@@ -339,62 +336,6 @@ func (g *Gateway) readSchedule(w http.ResponseWriter, r *http.Request, item *bat
 		item.Priority = n
 	}
 	return true
-}
-
-// readBody reads a body within the bounds of one request, and of all that are read at once.
-func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request, s *state) ([]byte, func(), bool) {
-	limit, budget := int64(s.config.MaxBodyMiB)<<20, int64(s.config.QueueMiB)<<20
-	tooLarge := func() {
-		g.counts.refused("body too large")
-		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusRequestEntityTooLarge, 0,
-			fmt.Sprintf("the body is larger than %d MiB", s.config.MaxBodyMiB))
-	}
-	if r.ContentLength > limit {
-		tooLarge()
-		return nil, nil, false
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // tests have no connection
-	var reserved int64
-	release := func() { g.reading.Add(-reserved) }
-	var out bytes.Buffer
-	if r.ContentLength > 0 {
-		out.Grow(int(min(r.ContentLength, 64<<10)) + bytes.MinRead)
-	}
-	for {
-		// Memory is reserved in steps as it arrives: a large Content-Length alone takes none.
-		const step = 64 << 10
-		if g.reading.Add(step) > budget {
-			reserved += step
-			release()
-			g.counts.refused("queue full")
-			refuse(w, http.StatusTooManyRequests, time.Second, "the gateway holds as many requests as it may")
-			return nil, nil, false
-		}
-		reserved += step
-		n, err := io.CopyN(&out, r.Body, step)
-		switch {
-		case int64(out.Len()) > limit:
-			release()
-			tooLarge()
-			return nil, nil, false
-		case err == nil && n == step:
-			continue
-		case errors.Is(err, io.EOF):
-			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-			return out.Bytes(), release, true
-		}
-		release()
-		g.counts.refused("body not read")
-		status := http.StatusBadRequest
-		var timeout net.Error
-		if errors.As(err, &timeout) && timeout.Timeout() {
-			status = http.StatusRequestTimeout
-		}
-		w.Header().Set("Connection", "close")
-		refuse(w, status, 0, "read the body: "+err.Error())
-		return nil, nil, false
-	}
 }
 
 // exchanged is the answer of a model server to a batch.

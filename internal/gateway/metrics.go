@@ -43,6 +43,11 @@ var (
 	healthDesc = desc("upstream_healthy", "1 where the model server is healthy.", "pool", "upstream")
 	fitDesc    = desc("batch_seconds", "Fitted time of a batch: by row, and fixed.", "pool",
 		"model", "upstream", "part")
+	stateDesc = desc("pool_state", "1 for the state of a pool that sleeps, 0 for its other states.", "pool", "state")
+	heldDesc  = desc("held_requests", "Requests that wait for a server to wake.", "pool")
+	wakesDesc = desc("wakes_total", "Sleeps that a request ended or ends.", "pool")
+	coldDesc  = desc("cold_start_seconds", "Time from the first held request until a server answered.", "pool",
+		"quantile")
 )
 
 // Describe implements prometheus.Collector.
@@ -51,6 +56,7 @@ func (collector) Describe(to chan<- *prometheus.Desc) {
 		requestsDesc, batchesDesc, rowsDesc, predictDesc, tokensDesc, usedDesc, allocatedDesc,
 		perDesc, tokenCostDesc, latencyDesc,
 		refusedDesc, queuedDesc, waitingDesc, runningDesc, arrivalDesc, utilDesc, healthDesc, fitDesc,
+		stateDesc, heldDesc, wakesDesc, coldDesc,
 	} {
 		to <- d
 	}
@@ -114,12 +120,28 @@ func (collector) pool(to chan<- prometheus.Metric, p stats.Pool) {
 		gauge(utilDesc, *p.Utilization, p.Name)
 	}
 	for _, u := range p.Upstreams {
-		healthy := 0.0
-		if u.Healthy {
-			healthy = 1
-		}
-		gauge(healthDesc, healthy, p.Name, u.URL)
+		gauge(healthDesc, flag(u.Healthy), p.Name, u.URL)
 	}
+	if p.Sleep == nil {
+		return
+	}
+	for _, state := range []string{stats.Awake, stats.Draining, stats.Asleep, stats.Waking} {
+		gauge(stateDesc, flag(p.Sleep.State == state), p.Name, state)
+	}
+	gauge(heldDesc, float64(p.Sleep.HeldRequests), p.Name)
+	to <- prometheus.MustNewConstMetric(wakesDesc, prometheus.CounterValue, float64(p.Sleep.Wakes), p.Name)
+	if p.Sleep.ColdStartP50 != nil && p.Sleep.ColdStartP95 != nil {
+		gauge(coldDesc, *p.Sleep.ColdStartP50, p.Name, "0.5")
+		gauge(coldDesc, *p.Sleep.ColdStartP95, p.Name, "0.95")
+	}
+}
+
+// flag is 1 for true.
+func flag(v bool) float64 {
+	if v {
+		return 1
+	}
+	return 0
 }
 
 // model shows the latency and the fits of a model.

@@ -65,6 +65,17 @@ func sleepOf(t *testing.T, url string) stats.Sleep {
 	return *s
 }
 
+// wantMetrics looks for lines of the metrics, without their prefix.
+func wantMetrics(t *testing.T, url string, lines ...string) {
+	t.Helper()
+	text := get(t, url+"/metrics", "").body
+	for _, line := range lines {
+		if !strings.Contains(text, "\ncurfew_gateway_"+line+"\n") {
+			t.Errorf("the metrics have no %s", line)
+		}
+	}
+}
+
 // TestSleepingPoolIsWokenOnce sends many requests of all kinds to a pool whose server has to be started.
 func TestSleepingPoolIsWokenOnce(t *testing.T) {
 	m := newStartable(t)
@@ -117,6 +128,8 @@ func TestSleepingPoolIsWokenOnce(t *testing.T) {
 	if waiting := readStats(t, s.URL).Pools[0].WaitingRequests; waiting != each*len(paths) {
 		t.Errorf("%d requests wait, want all that are held", waiting)
 	}
+	wantMetrics(t, s.URL, `pool_state{pool="sum",state="waking"} 1`, `pool_state{pool="sum",state="awake"} 0`,
+		fmt.Sprintf(`held_requests{pool="sum"} %d`, each*len(paths)), `wakes_total{pool="sum"} 1`)
 	m.start(t)
 	all.Wait()
 	rows := 0
@@ -131,6 +144,8 @@ func TestSleepingPoolIsWokenOnce(t *testing.T) {
 		got.ColdStarts != 1 || *got.ColdStartP50 <= 0 || calls.Load() != 2 {
 		t.Errorf("after it: %+v, %d calls", got, calls.Load())
 	}
+	wantMetrics(t, s.URL, `pool_state{pool="sum",state="awake"} 1`, `pool_state{pool="sum",state="waking"} 0`,
+		`held_requests{pool="sum"} 0`, fmt.Sprintf(`cold_start_seconds{pool="sum",quantile="0.95"} %g`, *got.ColdStartP95))
 	waitFor(t, "the cold start is kept", func() bool {
 		mu.Lock()
 		defer mu.Unlock()

@@ -200,6 +200,7 @@ func NewTransport() *http.Transport {
 	t.Proxy, t.DisableCompression = nil, true
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 4096, 1024
 	t.ForceAttemptHTTP2 = false
+	t.WriteBufferSize, t.ReadBufferSize = 64<<10, 64<<10 // a batch of requests is written and read at once
 	return t
 }
 

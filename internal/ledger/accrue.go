@@ -11,23 +11,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Unused is the duty of paid capacity that nothing uses: reserved capacity without a running
+// Unused is the duty of paid capacity that is not in use: reserved capacity without a running
 // machine, unattached volumes and addresses.
 const Unused = "unused"
 
-// monthSeconds is the time that a monthly rate is for.
+// monthSeconds is the length of the month that monthly rates refer to.
 const monthSeconds = int64(money.Month / time.Second)
 
 // endOfTime is after every hour of the ledger.
 var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// derive adds the entries of a history with Hour in [from, to) to others.
+// derive appends the entries of a history with Hour in [from, to) to others.
 func (a *accrual) derive(others []Entry, h *History, from, to time.Time) ([]Entry, error) {
 	a.collect(h, from, to)
 	return a.entries(others)
 }
 
-// collect collects the cells of a history with their hours in [from, to).
+// collect collects the cells of a history with Hour in [from, to).
 func (a *accrual) collect(h *History, from, to time.Time) {
 	a.from, a.to, a.cells, a.at, a.runs = from, to, a.cells[:0], nil, a.runs[:0]
 	a.walk.out = a.walk.out[:0]
@@ -39,26 +39,25 @@ func (a *accrual) collect(h *History, from, to time.Time) {
 	}
 }
 
-// accrual collects the seconds of each hour, meter and rate. It can be used again, for
-// one history after another.
+// accrual collects the seconds by hour, meter and rate. It is reusable for one history after
+// another.
 type accrual struct {
 	walk     walk
 	from, to time.Time // whole hours
 	cells    []cell
-	at       map[cellKey]int // only where there are more than a few
+	at       map[cellKey]int // nil while linear search is faster
 	runs     []run
 }
 
-// run is whole hours of one meter at one rate and in one state of duty: a cell for each
-// would say the same.
+// run is a span of whole hours of one meter at one rate and duty, kept as one item instead of a
+// cell per hour.
 type run struct {
 	cell
 	hours int
 }
 
-// fewCells is how many are looked through one by one: most histories have no more, and
-// comparing them is less work than keeping a map.
-const fewCells = 16
+// linearSearchMax is the number of cells up to which linear search beats a map.
+const linearSearchMax = 16
 
 type cellKey struct {
 	hour time.Time
@@ -67,13 +66,13 @@ type cellKey struct {
 
 type cell struct {
 	cellKey
-	// most is the monthly rate of a gap; bounded says that there is one.
+	// most is the upper bound of the monthly rate of a gap; valid if bounded.
 	most    money.Amount
 	bounded bool
 	parts   []part
 }
 
-// part is the seconds of a cell in one state of duty.
+// part is the seconds of a cell with one duty.
 type part struct {
 	duty    string
 	seconds int64
@@ -88,24 +87,24 @@ func (a *accrual) stretch(s stretch) {
 		}
 		return
 	}
-	for _, m := range s.holds.Meters {
+	for _, m := range s.current.Meters {
 		changed := s.to
 		later, ok := s.next.meter(m.Name)
 		if ok && later.rate() != m.rate() && later.AsOf.After(m.AsOf) && later.AsOf.After(s.from) &&
 			later.AsOf.Before(s.to) {
 			changed = later.AsOf
 		}
-		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.grown(&later) &&
-			!s.holds.Ref.Kind.Traits().SizeChanges {
+		if grew := s.from.Add(MaxGap); ok && changed.Equal(s.to) && grew.Before(s.to) && m.quantityGrew(&later) &&
+			!s.current.Ref.Kind.Traits().SizeChanges {
 			most := later
 			if later.Monthly < m.Monthly {
 				most = m
 			}
-			a.meter(s, s.from, grew, m, s.holds.At)
+			a.meter(s, s.from, grew, m, s.current.At)
 			a.add(s, grew, s.to, most, PriceUnseen, most.Monthly, true)
 			continue
 		}
-		a.meter(s, s.from, changed, m, s.holds.At)
+		a.meter(s, s.from, changed, m, s.current.At)
 		if changed.Before(s.to) {
 			a.meter(s, changed, s.to, later, s.next.At)
 		}
@@ -117,8 +116,8 @@ func (a *accrual) stretch(s stretch) {
 	}
 }
 
-// meter adds one meter at one rate over [from, to). A rate that moves holds only near
-// the time at which it was seen.
+// meter adds one meter at one rate over [from, to). A rate that moves is valid only near the time
+// at which it was observed.
 func (a *accrual) meter(s stretch, from, to time.Time, m Meter, seen time.Time) {
 	if m.Unpriced != "" {
 		a.add(s, from, to, m, Unpriced, 0, false)
@@ -138,7 +137,7 @@ func (a *accrual) meter(s stretch, from, to time.Time, m Meter, seen time.Time) 
 	a.add(s, last, to, m, PriceUnseen, most, bounded)
 }
 
-// add adds [from, to) hour by hour, each with its duty.
+// add adds [from, to) hour by hour, divided by duty.
 func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most money.Amount, bounded bool) {
 	from, to = latest(from, a.from), earliest(to, a.to)
 	for from.Before(to) {
@@ -169,8 +168,7 @@ func (a *accrual) add(s stretch, from, to time.Time, m Meter, gap Gap, most mone
 	}
 }
 
-// state returns in which state of duty a meter ran at a time, and until when at least, up
-// to a limit.
+// state returns a meter's duty at a time, and until when it lasts at least, at most until a limit.
 func (s *stretch) state(m Meter, gap Gap, at, limit time.Time) (string, time.Time) {
 	spans, rest := s.duty, duty.Unknown.String()
 	switch {
@@ -198,11 +196,12 @@ func (s *stretch) state(m Meter, gap Gap, at, limit time.Time) (string, time.Tim
 	return spans[i].State.String(), earliest(limit, spans[i].To)
 }
 
-// line returns the line of the entries of a meter in a stretch, without their duty.
+// line returns the line of a meter's entries in a stretch, without the duty.
 func (s *stretch) line(m Meter, gap Gap) Line {
+	of := s.attributesOf()
 	l := Line{
-		Ref: s.who().Ref, Attributes: s.who().Attributes, Meter: m.Name, Category: m.Category, ChargeCategory: Usage,
-		Pricing: Standard,
+		Ref: of.Ref, Attributes: of.Attributes,
+		Meter: m.Name, Category: m.Category, ChargeCategory: Usage, Pricing: Standard,
 		Monthly: m.Monthly, Source: m.Source, AsOf: m.AsOf, Gap: gap,
 	}
 	switch {
@@ -238,8 +237,8 @@ func (a *accrual) cell(s stretch, hour time.Time, m Meter, gap Gap) *cell {
 		a.cells = append(a.cells, cell{})
 	}
 	a.cells[i] = cell{cellKey: key, bounded: true, parts: a.cells[i].parts[:0]}
-	if a.at == nil && i == fewCells {
-		a.at = make(map[cellKey]int, 2*fewCells)
+	if a.at == nil && i == linearSearchMax {
+		a.at = make(map[cellKey]int, 2*linearSearchMax)
 		for j := range i {
 			a.at[a.cells[j].cellKey] = j
 		}
@@ -260,7 +259,7 @@ func (c *cell) add(state string, n int64) {
 	c.parts = append(c.parts, part{state, n})
 }
 
-// entries prices the cells and adds them to others, in order of hour and line.
+// entries prices the cells and appends them to others, by hour and line.
 func (a *accrual) entries(others []Entry) ([]Entry, error) {
 	out := slices.Grow(others, len(a.cells))
 	err := a.priced(func(e Entry, hours int) error {
@@ -277,8 +276,7 @@ func (a *accrual) entries(others []Entry) ([]Entry, error) {
 	return out, nil
 }
 
-// priced yields the entries of the cells, each with the hours in a row for which it is the
-// same.
+// priced yields the entry of each cell with the number of consecutive hours for which it is equal.
 func (a *accrual) priced(yield func(e Entry, hours int) error) error {
 	for i := range a.cells {
 		if err := a.cells[i].priced(1, yield); err != nil {
@@ -315,7 +313,7 @@ func (c *cell) priced(hours int, yield func(e Entry, hours int) error) error {
 	return nil
 }
 
-// amounts returns the cost of each part of a cell: the whole is rounded once.
+// amounts returns the cost of each part of a cell. Only the total is rounded.
 func (c *cell) amounts() ([]money.Amount, error) {
 	var whole int64
 	weights := make([]int64, len(c.parts))
@@ -334,7 +332,7 @@ func (c *cell) amounts() ([]money.Amount, error) {
 	return money.Split(total, weights)
 }
 
-// sortEntries puts those of one resource in order of hour and line.
+// sortEntries sorts the entries of one resource by hour and line.
 func sortEntries(e []Entry) {
 	slices.SortFunc(e, func(x, y Entry) int {
 		if before := x.Hour.Compare(y.Hour); before != 0 {
@@ -344,7 +342,7 @@ func sortEntries(e []Entry) {
 	})
 }
 
-// compareLines orders lines of one resource, by the fields that mostly differ first.
+// compareLines compares lines of one resource, starting with the fields that usually differ.
 func compareLines(x, y *Line) int {
 	if different := cmp.Or(cmp.Compare(x.Meter, y.Meter), cmp.Compare(x.Gap, y.Gap),
 		cmp.Compare(x.Duty, y.Duty)); different != 0 || *x == *y {
@@ -378,14 +376,14 @@ func (m *Meter) rate() rate {
 	return rate{monthly: m.Monthly}
 }
 
-// grown says whether a meter runs at another rate by its own growth, and not because
-// prices are newer or move, at an unknown time.
-func (m *Meter) grown(later *Meter) bool {
+// quantityGrew reports whether a meter's rate changed because its quantity grew, at an unknown time,
+// rather than because prices changed.
+func (m *Meter) quantityGrew(later *Meter) bool {
 	return m.Unpriced == "" && later.Unpriced == "" && !m.Moves && m.Monthly != later.Monthly &&
 		m.AsOf.Equal(later.AsOf)
 }
 
-// bound returns the most that a month of the meter costs, and whether it is known.
+// bound returns the maximum monthly cost of the meter, and whether it is known.
 func (m *Meter) bound() (money.Amount, bool) {
 	switch {
 	case m.Unpriced != "":
@@ -396,7 +394,7 @@ func (m *Meter) bound() (money.Amount, bool) {
 	return m.Monthly, true
 }
 
-// meter returns the meter of a name; a nil observation has none.
+// meter returns the meter with a name; a nil observation has none.
 func (o *Observation) meter(name string) (Meter, bool) {
 	if o != nil {
 		for _, m := range o.Meters {

@@ -12,10 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// noon is when the tests begin.
+// noon is the start of the tests.
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// clock reads "13:30" or "13:30:05" of the day of the tests; "+1 09:00" is a day later.
+// clock parses "13:30" or "13:30:05" on the day of the tests; "+1 09:00" is a day later.
 func clock(s string) time.Time {
 	day := noon.Truncate(24 * time.Hour)
 	if rest, next := strings.CutPrefix(s, "+1 "); next {
@@ -42,7 +42,7 @@ func clocks(s ...string) []time.Time {
 	return out
 }
 
-// dollarAnHour is the rate of the tests' machines: a dollar an hour.
+// dollarAnHour is the monthly rate of the tests' machines.
 const dollarAnHour = 730 * money.USD
 
 func compute(hourly money.Amount) Meter {
@@ -52,8 +52,7 @@ func compute(hourly money.Amount) Meter {
 	}
 }
 
-// seen is an observation of the tests' machine at a time; a running one costs a dollar
-// an hour.
+// seen returns an observation of the tests' machine; while running it costs a dollar an hour.
 func seen(at string, state inventory.State, more ...func(*Observation)) Observation {
 	o := Observation{
 		At:    clock(at),
@@ -83,7 +82,7 @@ func spot(hourly money.Amount) Meter {
 	return m
 }
 
-// capped is a spot price that costs at most so many dollars an hour; 0 is not known.
+// capped returns a spot meter with a maximum of dollars an hour; 0 for unknown.
 func capped(most money.Amount) Meter {
 	m := spot(money.USD / 2)
 	m.AtMost = most * dollarAnHour
@@ -95,7 +94,7 @@ func from(s string, m Meter) Meter {
 	return m
 }
 
-// show prints entries: hour, meter, duty or gap, seconds, dollars or the most.
+// show formats entries: hour, meter, duty or gap, seconds, dollars or maximum.
 func show(entries []Entry) []string {
 	out := []string{}
 	for _, e := range entries {
@@ -615,7 +614,7 @@ func TestAccrue(t *testing.T) {
 	}
 }
 
-// hourly repeats the entry of every one of n hours from noon on.
+// hourly repeats the entry for n hours from noon on.
 func hourly(n int, s string) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -624,8 +623,9 @@ func hourly(n int, s string) []string {
 	return out
 }
 
-// TestLinesSayWhatTheyAre: how a meter is paid, at which price, and why it has none.
-func TestLinesSayWhatTheyAre(t *testing.T) {
+// TestLinesHavePricing checks the pricing category and price of a meter, and the reason if it
+// has none.
+func TestLinesHavePricing(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		meter Meter

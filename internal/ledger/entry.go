@@ -7,17 +7,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Kind says what an entry is.
+// Kind is the kind of an entry.
 type Kind string
 
 // The kinds of entries.
 const (
-	// Accrual is the charge of observations for an hour without an entry.
+	// Accrual charges for an hour without earlier entries from observations.
 	Accrual Kind = "accrual"
-	// Correction is the difference that later observations make to what an hour's
-	// entries came to; its amount and seconds may be negative.
+	// Correction is the change of an hour's sum that later observations cause; its amount and
+	// seconds may be negative.
 	Correction Kind = "correction"
-	// Reconciled brings a resource's day to what the bill says.
+	// Reconciled makes a resource's day equal to the bill.
 	Reconciled Kind = "reconciliation"
 )
 
@@ -44,61 +44,61 @@ const (
 	Other      Pricing = "Other"
 )
 
-// Gap is why time has no amount. The empty Gap is time that is charged.
+// Gap is the reason why time has no amount. The empty Gap is charged time.
 type Gap string
 
-// The gaps. None of them is charged; their cost at most is shown separately.
+// The gaps. None is charged; its maximum cost is shown separately.
 const (
-	// Unobserved is time between observations that nothing is known of.
+	// Unobserved is time between observations with unknown state.
 	Unobserved Gap = "unobserved"
-	// Gone is time after the last observation of a resource that was not there any
-	// more at the next look: it ended somewhere in it.
+	// Gone is the time between the last observation of a resource and the first listing without it:
+	// it ended somewhere in between.
 	Gone Gap = "gone"
 	// PriceUnseen is time in which the meter ran at an unobserved price.
 	PriceUnseen Gap = "price not seen"
-	// Unpriced is time in which the meter ran and the price book has no price.
+	// Unpriced is time in which the meter ran without a price in the book.
 	Unpriced Gap = "no price"
 )
 
-// Line identifies the subject of an entry, except its hour. Lines can be compared: entries of one
-// hour and line add up.
+// Line identifies the subject of an entry without its hour. Lines are comparable; entries with
+// equal hour and line can be summed.
 type Line struct {
 	Ref inventory.Ref
 	Attributes
-	// Meter and Category are those of the meter; Service is FOCUS's ServiceName where
-	// a bill says it, empty in accruals.
+	// Meter and Category are those of the meter. Service is FOCUS's ServiceName from a bill, and
+	// empty in accruals.
 	Meter    string
 	Category Category
 	Service  string
 	// ChargeCategory and Pricing are FOCUS's.
 	ChargeCategory ChargeCategory
 	Pricing        Pricing
-	// Duty is the state's name for compute ("unknown" where nothing was measured), and
-	// empty for meters that have none.
+	// Duty is the name of the state of compute ("unknown" if not measured); empty for meters
+	// without one.
 	Duty string
-	// Monthly is the list price of 730 hours, with its source and date.
+	// Monthly is the list price for 730 hours, with its source and date.
 	Monthly money.Amount
 	Source  string
 	AsOf    time.Time
-	// Gap says why there is no amount.
+	// Gap is the reason for a missing amount.
 	Gap Gap
-	// Why explains a gap or a reconciliation: the reason why a meter has no price.
+	// Why explains a gap or a reconciliation, such as why a meter has no price.
 	Why string
 }
 
 // Sums are sums of entries.
 type Sums struct {
-	// Seconds are those that are charged, or in a gap those that are not known.
+	// Seconds is the charged time, or in a gap the unknown time.
 	Seconds int64
 	// Amount is the charge at list price; 0 in a gap.
 	Amount money.Amount
-	// AtMost is the upper bound of the cost of a gap. Unbounded are the seconds of a gap whose cost
-	// has no bound, because a price is missing.
+	// AtMost is the upper bound of the cost of a gap. Unbounded is the time in seconds of a gap
+	// without a bound, because a price is missing.
 	AtMost    money.Amount
 	Unbounded int64
 }
 
-// Entry is one line of the ledger. Entries are only ever added.
+// Entry is one line of the ledger. Entries are append-only.
 type Entry struct {
 	Kind Kind
 	// Hour is the start of the hour, or of the day for a reconciliation (FOCUS's
@@ -106,14 +106,14 @@ type Entry struct {
 	Hour time.Time
 	Line
 	Sums
-	// Round is the time of the round that brought the entry: of a correction the one
-	// whose observations came late or were better. Zero for a reconciliation.
+	// Round is the time of the round that caused the entry; for a correction, of the round with the
+	// late or better observations. Zero for a reconciliation.
 	Round time.Time
 	// BillPeriod is the start of the billing period that a reconciliation refers to.
 	BillPeriod time.Time
 }
 
-// Plus adds up; it returns money.ErrOverflow where the result does not fit.
+// Plus returns the sum, or money.ErrOverflow if it does not fit.
 func (s Sums) Plus(o Sums) (Sums, error) {
 	var err error
 	if s.Amount, err = s.Amount.Add(o.Amount); err != nil {
@@ -126,7 +126,7 @@ func (s Sums) Plus(o Sums) (Sums, error) {
 	return s, nil
 }
 
-// negative returns the sums with the other sign.
+// negative returns the negated sums.
 func (s Sums) negative() Sums {
 	return Sums{Seconds: -s.Seconds, Amount: -s.Amount, AtMost: -s.AtMost, Unbounded: -s.Unbounded}
 }

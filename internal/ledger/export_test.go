@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// SparinglyPosted posts observations that are made already.
+// SparinglyPosted posts prepared observations.
 func SparinglyPosted(p *Sparing, r Round, observations []Observation) error {
 	return p.post(context.Background(), r, observations)
 }
 
-// Accrue derives the charges of one resource from all that was observed of it: an entry
-// for each hour and line. The observations may come in any order and more than once;
-// rounds are the times at which its part of the account was listed whole.
+// Accrue derives the charges of one resource from all of its observations: an entry for each hour
+// and line. Observations may come in any order and repeat; rounds are the times at which its part
+// of the account was listed completely.
 //
-// What [History.stretches] knows is charged at the rates that were seen; each hour of a
-// meter at one rate is rounded once, and its parts by duty add up to it. An amount that
-// does not fit is money.ErrOverflow.
+// Known stretches are charged at the observed rates; each hour of a meter at one rate is rounded
+// once, and its parts by duty sum to it. An amount that does not fit is money.ErrOverflow.
 func Accrue(rounds []time.Time, observations []Observation) ([]Entry, error) {
 	h := History{Rounds: slices.Clone(rounds), Observations: slices.Clone(observations)}
 	slices.SortFunc(h.Rounds, time.Time.Compare)

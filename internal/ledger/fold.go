@@ -7,46 +7,44 @@ import (
 	"time"
 )
 
-// The ages at which a ledger gives up detail. Charges by hour last for the longest window of an
-// audit and of `plan commit` (90 days); single passes for the time within which a late one can
-// still come.
+// The ages at which the ledger drops detail. Hourly charges cover the longest window of an audit
+// and of `plan commit` (90 days); single rounds cover the time within which a late one can arrive.
 const (
 	HoursAfter = 48 * time.Hour
 	DaysAfter  = 90 * 24 * time.Hour
 )
 
-// ErrFolded is returned for a round that is older than the time up to which the ledger of its
-// account is folded: the observations around it are not kept any more.
+// ErrFolded is returned for a round before the time up to which the ledger of its account is
+// folded, because the observations around it are gone.
 var ErrFolded = errors.New("the ledger is folded up to a later time")
 
-// FoldedError is returned for a question about hours of single resources that are kept as days.
+// FoldedError is returned for a query for hours of single resources that are stored only by day.
 type FoldedError struct {
-	// Until is the midnight from which on there are hours.
+	// Until is the midnight from which on hours are stored.
 	Until time.Time
 }
 
-// Error names the first day that has hours, and the questions that older days answer.
+// Error names the first day with hours and suggests queries that work for older days.
 func (e *FoldedError) Error() string {
 	day := e.Until.UTC().Format(time.DateOnly)
 	return fmt.Sprintf("single resources have hours from %s on and whole UTC days before: ask from %s on, or for "+
 		"whole days, or without the resource", day, day)
 }
 
-// Folder folds the ledger of an account: of the observations of a resource it keeps the last one of
-// each hour, and later of each day, with all that was measured in it, and it adds up charges of one
-// line in an hour, and later in a day. Sums by any values are the same before and after,
-// but for hours of single resources (see [FoldedError]). What a round that comes next may
-// derive again is left as it is.
+// Folder folds the ledger of an account: of a resource's observations it keeps the last one of each
+// hour, and later of each day, with all measurements merged into it, and it sums charges of one
+// line by hour, and later by day. Sums by any dimension do not change, except for hours of single
+// resources (see [FoldedError]). Entries that a later round may derive again are kept.
 type Folder interface {
-	// Fold makes at most so many transactions, and reports whether more is to be folded. Killed between
-	// any two of them it goes on where it stopped.
+	// Fold runs at most a number of transactions, and reports whether more remains. If killed
+	// between two of them, the next run continues.
 	Fold(ctx context.Context, a Account, now time.Time, transactions int) (Folded, error)
 }
 
 // Folded is the outcome of folding.
 type Folded struct {
-	// Observations and Entries are the rows that are not kept any more.
+	// Observations and Entries count the removed rows.
 	Observations, Entries int
-	// More is true where something is left to fold.
+	// More is true if more remains to fold.
 	More bool
 }

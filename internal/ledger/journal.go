@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Journal charges for what rounds see in a store.
+// Journal charges for the observations of rounds in a store.
 type Journal struct{ Store Poster }
 
-// Post records what a round saw of an account and charges for the time before it.
+// Post records the observations of an account and charges for the time before them.
 func (j Journal) Post(ctx context.Context, s Seen) error {
 	r, observations := Observe(s)
 	if _, err := Post(ctx, j.Store, r, observations); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Category is where a charge belongs in the bill.
+// Category is the category of a charge.
 type Category = inventory.Category
 
 // The categories.
@@ -25,29 +25,29 @@ const (
 	Committed = inventory.CategoryCommitted
 )
 
-// Charge is the cost of one meter of a resource in a month of 730 hours at its current state, at
+// Charge is the cost of one meter of a resource for a month of 730 hours in its current state, at
 // list price.
 type Charge struct {
 	Resource *inventory.Resource
-	// Meter names it within the resource: "compute", "storage", "iops", "hours".
+	// Meter is unique within the resource: "compute", "storage", "iops", "hours".
 	Meter    string
 	Category Category
 	// ListCost is the month's cost; it is meaningless when Unpriced is set.
 	ListCost money.Amount
-	// AtMost is the most that a month can cost where the price moves: for spot the
-	// on-demand price, which the provider does not go over. 0 is not known.
+	// AtMost is the maximum monthly cost if the price moves: for spot the on-demand price, which
+	// the provider does not exceed. 0 is unknown.
 	AtMost money.Amount
-	// Quantity and Unit say how much of what: "500", "GiB-month".
+	// Quantity and Unit are for display: "500", "GiB-month".
 	Quantity, Unit string
 	// UnitPrice is the price of one unit with its source and date.
 	UnitPrice string
 	Source    string
 	AsOf      time.Time
-	// Moves and MinimumSeconds are those of [inventory.Meter].
+	// Moves and MinimumSeconds are copied from [inventory.Meter].
 	Moves          bool
 	MinimumSeconds int64
-	// Estimate says what was assumed, where the quantity is not exact.
+	// Estimate states the assumption if the quantity is not exact.
 	Estimate string
-	// Unpriced is the reason why there is no price; empty when there is one.
+	// Unpriced is the reason for a missing price; empty if there is one.
 	Unpriced string
 }

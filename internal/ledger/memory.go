@@ -12,10 +12,9 @@ import (
 
 var errOrder = errors.New("a ledger in memory takes rounds in order of time")
 
-// Memory is a [Poster] in memory: the ledger of a replay, whose rounds come in order of
-// time. It keeps of a resource what the next round may still change, and of all others
-// the sums that [Memory.Entries] yields. Its zero value is empty. It is not safe for
-// concurrent use.
+// Memory is an in-memory [Poster] for replays, whose rounds come in time order. For each resource
+// it keeps only the data that the next round may change, and of the rest the sums that
+// [Memory.Entries] yields. The zero value is empty. It is not safe for concurrent use.
 type Memory struct {
 	accounts map[Account]*memory
 	sums     map[time.Time]map[Line]Sums
@@ -25,13 +24,13 @@ type Memory struct {
 type memory struct {
 	version int64
 	newest  Round
-	pending []PendingRound // none, or the newest
+	pending []PendingRound // at most the newest round
 	listed  map[Part][]time.Time
 	recent  map[inventory.Ref]*recent
 }
 
-// recent holds one resource: its observations from the hour of its last but one on, the one before
-// them, and the entries of those hours.
+// recent holds the current data of one resource: its observations since the hour of the last but
+// one, the observation before them, and the entries of those hours.
 type recent struct {
 	observations []Observation
 	posted       []Entry
@@ -51,11 +50,11 @@ func (m *Memory) account(a Account) *memory {
 	return of
 }
 
-// Now implements [Poster]: a replay has a time of its own, which no round is ahead of.
+// Now implements [Poster]: the time of a replay is never behind its rounds.
 func (m *Memory) Now(context.Context) (time.Time, error) { return endOfTime, nil }
 
-// Record implements [Poster]. What is older than what is known of a resource, or of a part
-// that is listed whole, is refused.
+// Record implements [Poster]. Observations older than the known ones of a resource or completely
+// listed part are refused.
 func (m *Memory) Record(_ context.Context, r Round, observations []Observation) error {
 	a := m.account(r.Account)
 	added := !r.At.Equal(a.newest.At)
@@ -91,7 +90,7 @@ func (m *Memory) Record(_ context.Context, r Round, observations []Observation) 
 	return nil
 }
 
-// forget leaves out what no later round reads.
+// forget drops data that no later round reads.
 func (h *recent) forget() {
 	n := len(h.observations)
 	if n == 0 {
@@ -120,7 +119,7 @@ func (m *Memory) Settle(_ context.Context, r PendingRound) error {
 // Touched implements [Poster].
 func (m *Memory) Touched(_ context.Context, r Round) ([]Touch, error) {
 	a := m.account(r.Account)
-	before := map[Part]time.Time{} // the listing before this one, of its parts
+	before := map[Part]time.Time{} // the previous listing of its parts
 	for _, p := range r.Complete {
 		before[p] = time.Time{}
 		if all := a.listed[p]; len(all) > 1 {
@@ -153,7 +152,7 @@ func (m *Memory) Touched(_ context.Context, r Round) ([]Touch, error) {
 	return out, nil
 }
 
-// before returns the newest listing of a part before a time; zero is none.
+// before returns the last listing of a part before a time; zero if none.
 func (a *memory) before(p Part, t time.Time) time.Time {
 	all := a.listed[p]
 	if i, _ := slices.BinarySearchFunc(all, t, time.Time.Compare); i > 0 {
@@ -216,8 +215,8 @@ func (m *Memory) Append(_ context.Context, id Account, version int64, entries []
 	return a.version, nil
 }
 
-// Entries yields what was charged in [from, to), added up by hour, owner, purpose, hold,
-// category, duty and gap, in no order.
+// Entries yields the charges in [from, to), summed by hour, owner, purpose, hold, category, duty
+// and gap, in no particular order.
 func (m *Memory) Entries(from, to time.Time) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for hour, of := range m.sums {

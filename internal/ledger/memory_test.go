@@ -16,14 +16,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAMemoryHoldsWhatAStoreHolds: of rounds in order of time, the sums of a ledger in memory
-// are those of the entries that a store keeps, over any hours.
-func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
+// TestMemoryMatchesStore checks for rounds in time order that the sums of a Memory equal
+// those of a store's entries over any hours.
+func TestMemoryMatchesStore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store, memory := ledgertest.NewStore(), &ledger.Memory{}
 		all := ledgertest.Deliveries(t, account, start)
 		for _, d := range all {
-			if rapid.IntRange(0, 4).Draw(t, "in parts") == 0 { // one moment, seen twice
+			if rapid.IntRange(0, 4).Draw(t, "in parts") == 0 { // one moment, observed twice
 				first := ledgertest.Delivery{Round: d.Round, Seen: d.Seen[:len(d.Seen)/2]}
 				first.Round.Complete = nil
 				for _, to := range []ledger.Poster{store, memory} {
@@ -61,7 +61,7 @@ func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
 		if p, err := ledger.Post(ctx, memory, last.Round, last.Seen); err != nil || p.Entries > 0 || p.Rounds > 0 {
 			t.Fatalf("the same round again posts %+v, %v", p, err)
 		}
-		for range memory.Entries(from, to) { // one is enough
+		for range memory.Entries(from, to) { // iterating once is enough
 			if before--; before < len(got)-1 {
 				t.Fatal("it goes on")
 			}
@@ -70,9 +70,9 @@ func TestAMemoryHoldsWhatAStoreHolds(t *testing.T) {
 	})
 }
 
-// TestAMemoryTakesRoundsInOrder: what is older than what it knows of a resource or of a part
-// is refused.
-func TestAMemoryTakesRoundsInOrder(t *testing.T) {
+// TestMemoryRefusesOlderRounds checks that observations older than the known ones of a resource or
+// part are refused.
+func TestMemoryRefusesOlderRounds(t *testing.T) {
 	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	at := func(hours int) ledger.Round {
 		return ledger.Round{
@@ -114,8 +114,9 @@ func TestAMemoryTakesRoundsInOrder(t *testing.T) {
 	}
 }
 
-// TestAnHourOfCharges: one without a price makes it unknown, and no charge is not free.
-func TestAnHourOfCharges(t *testing.T) {
+// TestHourlyCharges checks that a charge without a price makes the hour unknown, and that no
+// charge is not free.
+func TestHourlyCharges(t *testing.T) {
 	charge := func(month money.Amount, unpriced string) ledger.Charge {
 		return ledger.Charge{ListCost: month, Unpriced: unpriced}
 	}
@@ -142,9 +143,9 @@ func TestAnHourOfCharges(t *testing.T) {
 	}
 }
 
-// TestAWindowByDimensions: what a machine cost stands under its team, what is unknown apart,
-// and more than fits is an error and no sum.
-func TestAWindowByDimensions(t *testing.T) {
+// TestWindowByDimensions checks grouping by team with separate unknown time, and that overflow is
+// an error.
+func TestWindowByDimensions(t *testing.T) {
 	machine := func(id, team string, hourly money.Amount) (*inventory.Resource, []ledger.Charge) {
 		r := &inventory.Resource{
 			Cloud: account.Cloud, Account: account.ID, Region: "us-east-1", Kind: inventory.KindInstance, ID: id,
@@ -160,7 +161,7 @@ func TestAWindowByDimensions(t *testing.T) {
 		for i, h := range hourly {
 			r, rates := machine(string(rune('a'+i)), []string{"vision", "speech"}[i%2], h)
 			switch {
-			case h == atMost: // its price moves, and was seen at the end alone
+			case h == atMost: // its price moves, and was observed only at the end
 				rates[0].ListCost, rates[0].Moves, rates[0].AtMost = 1, true, math.MaxInt64
 			case h < 0:
 				rates[0].ListCost, rates[0].Unpriced = 0, "no price"

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Account is one account of one cloud: what a round covers, and what one chain of
-// entries belongs to.
+// Account is one account of one cloud: the scope of a round and of a ledger version.
 type Account struct{ Cloud, ID string }
 
 // String returns "aws/123456789012".
@@ -20,57 +19,55 @@ func (a Account) String() string { return a.Cloud + "/" + a.ID }
 // Of returns the account that a resource is in.
 func (a Account) Of(ref inventory.Ref) bool { return ref.Cloud == a.Cloud && ref.Account == a.ID }
 
-// Part is one kind of resource in one region of an account, the unit in which
-// providers list.
+// Part is one kind of resource in one region of an account, the unit of listings.
 type Part struct {
 	Region string
 	Kind   inventory.Kind
 }
 
-// Round is one look at an account. Account and At identify it.
+// Round is one pass over an account. Account and At identify it.
 type Round struct {
 	Account Account
-	// At is the end of the time the round speaks of, in whole seconds UTC.
+	// At is the end of the observed time, in whole seconds UTC.
 	At time.Time
 	// Source is the command that ran it: "scan", "enforce".
 	Source string
-	// Complete are the parts that were listed whole, so that what the round did not
-	// see there was not there.
+	// Complete holds the parts that were listed completely, so that unlisted resources did not
+	// exist.
 	Complete []Part
 }
 
 // Meter is one meter of a resource at the time of an observation.
 type Meter struct {
-	// Name is that of [Charge.Meter].
+	// Name equals [Charge.Meter].
 	Name     string
 	Category Category
-	// Monthly is the cost of the meter in a month of 730 hours: the list price, exact to the
-	// nano-dollar for every price that is stated by the hour or the month. It is meaningless when
-	// Unpriced is set.
+	// Monthly is the list price of the meter for 730 hours, exact to the nano-dollar for every
+	// price stated by hour or month. It is meaningless when Unpriced is set.
 	Monthly money.Amount
-	// AtMost is the most that a month can cost where the price moves; 0 is not known.
+	// AtMost is the maximum monthly cost if the price moves; 0 is unknown.
 	AtMost money.Amount
-	// Moves says that the price changes by the hour (spot): a rate that was seen holds
-	// only near the time it was seen.
+	// Moves is true if the price changes hourly (spot): an observed rate is valid only near its
+	// time.
 	Moves  bool
 	Source string
 	AsOf   time.Time
-	// Unpriced is the reason why there is no price; empty when there is one.
+	// Unpriced is the reason for a missing price; empty if there is one.
 	Unpriced string
-	// MinimumSeconds is the minimum billed time of each run: 60 for machines billed by the second.
-	// 0 is no minimum.
+	// MinimumSeconds is the minimum billed time of each run: 60 for machines billed by the second;
+	// 0 for none.
 	MinimumSeconds int64
 }
 
-// Span is time in which measurements say what a resource did.
+// Span is a time span with a measured duty.
 type Span struct {
 	From, To time.Time
 	State    duty.State
 }
 
-// Observation is one resource as a round saw it: what pricing and attribution need.
-// Ref and At identify it; a second one with the same identity is the same one,
-// delivered again. Times are whole seconds UTC; a zero time is not known.
+// Observation is one resource as observed by a round, with the facts for pricing and attribution.
+// Ref and At identify it; a second one with the same identity is a redelivery. Times are whole
+// seconds UTC; a zero time is unknown.
 type Observation struct {
 	At  time.Time
 	Ref inventory.Ref
@@ -80,20 +77,20 @@ type Observation struct {
 	// last launched.
 	StateSince, CreatedAt time.Time
 	Meters                []Meter
-	// Duty are the measured spans of the time before At, in order, without overlap, and with no
-	// span that begins after At. Time in no span is unknown.
+	// Duty holds the measured spans before At, in order, without overlap, none beginning after At.
+	// Time outside of them is unknown.
 	Duty []Span
 }
 
-// Attributes are the dimensions of the charges of a resource. Empty fields are not known and are
-// shown as such.
+// Attributes are the dimensions of a resource's charges. Empty fields are unknown and shown as
+// such.
 type Attributes struct {
 	Name, Type string
 	Market     inventory.Market
 	Owner      inventory.Owner
 	Purpose    inventory.Purpose
 	Lifetime   inventory.Lifetime
-	// Hold is the hold under which the resource was started.
+	// Hold is the budget hold under which the resource was started.
 	Hold string
 }
 
@@ -111,21 +108,21 @@ type Seen struct {
 	Account Account
 	At      time.Time
 	Source  string
-	// Regions are those that were read, Kinds those that were asked for (nil is all),
-	// and Unread what of them could not be listed, by "account/region/kind".
+	// Regions are the read regions, Kinds the requested kinds (nil for all), and Unread those that
+	// could not be listed, as "account/region/kind".
 	Regions []string
 	Kinds   map[inventory.Kind]bool
 	Unread  map[string]bool
-	// Resources may hold other accounts' as well; they are passed over.
+	// Resources may include those of other accounts, which are ignored.
 	Resources []*inventory.Resource
 	// Rates are those of [RunRates], by resource.
 	Rates map[inventory.Ref][]Charge
-	// Spans are measured stretches of resources; where they overlap the first holds.
+	// Spans are measured spans of resources; of overlapping ones the first wins.
 	Spans map[inventory.Ref][]Span
 }
 
-// Observe returns a round and its observations. Resources that have no meter and never had one in
-// the round's eyes are observed too, because the observation that they stopped ends their charges.
+// Observe returns a round and its observations. Resources without meters are observed too, because
+// they may have had meters before: the observation ends those charges.
 func Observe(s Seen) (Round, []Observation) {
 	r := Round{Account: s.Account, At: clean(s.At), Source: s.Source}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(s.Regions))) {
@@ -168,8 +165,7 @@ func meterOf(c Charge) Meter {
 		Unpriced: c.Unpriced, MinimumSeconds: c.MinimumSeconds}
 }
 
-// clean returns a time as the ledger keeps it: whole seconds UTC, in which providers
-// bill. The zero time stays zero.
+// clean truncates a time to whole seconds UTC, in which providers bill. The zero time stays zero.
 func clean(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

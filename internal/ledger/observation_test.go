@@ -88,8 +88,8 @@ func TestLayered(t *testing.T) {
 	}
 }
 
-// BenchmarkDerive derives the entries of an hour of 100,000 machines after those of the
-// hour before.
+// BenchmarkDerive derives the entries of an hour of 100,000 machines after those of the previous
+// hour.
 func BenchmarkDerive(b *testing.B) {
 	histories := make([]History, 100_000)
 	for i := range histories {

@@ -11,31 +11,30 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// postBatch is how many resources are read and posted at once.
+// postBatch is the number of resources that are read and posted together.
 const postBatch = 2000
 
-// MaxConflicts is how often a batch is derived again because others wrote meanwhile.
+// MaxConflicts bounds the retries of a batch after concurrent writes.
 const MaxConflicts = 20
 
-// MaxAhead is by how much the time of a round may be ahead of the store's. Hosts that keep
-// their time differ by seconds.
+// MaxAhead bounds the lead of a round's time over the store's. Synchronized hosts differ by
+// seconds.
 const MaxAhead = 10 * time.Minute
 
-// Posted says what a posting added.
+// Posted counts the additions of a posting.
 type Posted struct {
-	// Rounds that were posted, older ones that a crash had left among them.
+	// Rounds is the number of posted rounds, including older ones left by a crash.
 	Rounds int
-	// Entries added, and how many of them are corrections.
+	// Entries is the number of added entries, Corrections that of corrections among them.
 	Entries, Corrections int
-	// Resources whose charges were derived.
+	// Resources is the number of resources whose charges were derived.
 	Resources int
 }
 
-// Post records a round with its observations and adds the entries that follow. It may
-// be repeated, interrupted and run in parallel, and rounds may come in any order: the
-// entries always add up to what [Accrue] says of all observations. Where others keep
-// writing it returns ErrConflict; the next Post goes on where it stopped. A round that is
-// more than MaxAhead ahead of the store's time is ErrAhead, and nothing of it is recorded.
+// Post records a round with its observations and adds the resulting entries. It is idempotent, may
+// be interrupted and run concurrently, and rounds may come in any order: the entries always sum to
+// the charges of all observations. It returns ErrConflict if others keep writing; the next Post
+// continues. A round more than MaxAhead ahead of the store's time is ErrAhead and is not recorded.
 func Post(ctx context.Context, s Poster, r Round, observations []Observation) (Posted, error) {
 	var p Posted
 	r.At = clean(r.At)
@@ -54,7 +53,7 @@ func Post(ctx context.Context, s Poster, r Round, observations []Observation) (P
 	return p, p.settle(ctx, s, r.Account)
 }
 
-// settle posts every round of an account that is pending.
+// settle posts every pending round of an account.
 func (p *Posted) settle(ctx context.Context, s Poster, a Account) error {
 	pending, err := s.Pending(ctx, a)
 	if err != nil {
@@ -72,7 +71,7 @@ func (p *Posted) settle(ctx context.Context, s Poster, a Account) error {
 	return nil
 }
 
-// post adds what follows from one round.
+// post adds the entries of one round.
 func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 	touched, err := s.Touched(ctx, r)
 	if err != nil {
@@ -82,8 +81,8 @@ func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 		touched[i].From = clean(touched[i].From).Truncate(time.Hour)
 		touched[i].To = clean(touched[i].To).Truncate(time.Hour).Add(time.Hour)
 	}
-	// Resources of one range are read together, so that one that comes back after a
-	// year does not read the year of all others.
+	// Resources with equal ranges are read together, so that one that returns after a year does not
+	// cause a year of all others to be read.
 	slices.SortStableFunc(touched, func(a, b Touch) int { return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To)) })
 	for len(touched) > 0 {
 		n := 1
@@ -103,7 +102,7 @@ func (p *Posted) post(ctx context.Context, s Poster, r Round) error {
 	return nil
 }
 
-// batch brings the entries of some resources over [from, to) to what is known of them.
+// batch updates the entries of some resources over [from, to).
 func (p *Posted) batch(ctx context.Context, s Poster, r Round, refs []inventory.Ref, from, to time.Time) error {
 	for tries := 1; ; tries++ {
 		histories, version, err := s.Histories(ctx, r.Account, refs, from, to)
@@ -137,8 +136,8 @@ func (p *Posted) batch(ctx context.Context, s Poster, r Round, refs []inventory.
 	}
 }
 
-// differences adds the entries to others that bring what is posted of a history over
-// [from, to) to what is known. Where an hour loses something, its entries are corrections.
+// differences appends the entries that change the posted ones of a history over [from, to) to the
+// derived ones. If an hour loses something, its entries are corrections.
 func (a *accrual) differences(others []Entry, h *History, from, to, round time.Time) ([]Entry, error) {
 	out, err := a.derive(others, h, from, to)
 	if err != nil {
@@ -151,7 +150,7 @@ func (a *accrual) differences(others []Entry, h *History, from, to, round time.T
 		out = append(out, e)
 	}
 	if len(h.Posted) > 0 {
-		rest, err := addedUp(out[first:])
+		rest, err := merged(out[first:])
 		if err != nil {
 			return nil, fmt.Errorf("correct %s: %w", h.Ref, err)
 		}
@@ -162,7 +161,7 @@ func (a *accrual) differences(others []Entry, h *History, from, to, round time.T
 		entries[i].Round = round
 	}
 	for i := range entries {
-		// Rounding may move a nano-dollar between an hour's parts as it goes on.
+		// Rounding may move a nano-dollar between the parts of a growing hour.
 		if e := &entries[i]; e.Seconds < 0 || e.AtMost < -1 {
 			for j := range entries {
 				if entries[j].Hour.Equal(e.Hour) {
@@ -174,9 +173,8 @@ func (a *accrual) differences(others []Entry, h *History, from, to, round time.T
 	return out, nil
 }
 
-// addedUp returns entries of one resource in order, those of one hour and line as one,
-// and none that come to nothing.
-func addedUp(entries []Entry) ([]Entry, error) {
+// merged returns entries of one resource in order, merged by hour and line, without zeros.
+func merged(entries []Entry) ([]Entry, error) {
 	sortEntries(entries)
 	n := 0
 	for i := range entries {

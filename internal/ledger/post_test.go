@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// machine is a round that sees one machine of a dollar an hour, which has run since start.
+// machine returns a round with one machine at a dollar an hour, running since start.
 func machine(at time.Time, did ...ledger.Span) (ledger.Round, []ledger.Observation) {
 	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	o := ledger.Observation{
@@ -35,9 +35,9 @@ func posted(t *testing.T, store ledger.Store, at time.Time, did ...ledger.Span) 
 	return p
 }
 
-// TestPostAddsOnlyWhatChanged: an hour that was charged is not charged again, and nothing is
-// appended where nothing follows.
-func TestPostAddsOnlyWhatChanged(t *testing.T) {
+// TestPostAddsOnlyChanges checks that charged hours are not charged again, and that nothing is
+// appended without a change.
+func TestPostAddsOnlyChanges(t *testing.T) {
 	store := ledgertest.NewStore()
 	appends := 0
 	store.Before = func(method string) error {
@@ -70,9 +70,9 @@ func TestPostAddsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-// TestOnlyTheHourThatLosesIsCorrected: a late round that says what a charged hour was spent
-// on corrects that hour, and charges for an hour of which nothing was known.
-func TestOnlyTheHourThatLosesIsCorrected(t *testing.T) {
+// TestCorrectsOnlyReducedHour checks that a late round with the duty of a charged hour
+// corrects that hour, and charges an hour that was unknown.
+func TestCorrectsOnlyReducedHour(t *testing.T) {
 	store := ledgertest.NewStore()
 	posted(t, store, start)
 	posted(t, store, start.Add(time.Hour))
@@ -82,8 +82,8 @@ func TestOnlyTheHourThatLosesIsCorrected(t *testing.T) {
 	if entries := store.All(account)[before:]; p.Entries != 2 || p.Corrections != 2 || len(entries) != 2 {
 		t.Errorf("half an hour that was busy added %+v: %+v", p, entries)
 	}
-	// Rounds at two and at four, then one at three: the gap between was charged as the
-	// machine ran throughout, so that only its duty is new.
+	// Rounds at two and four, then one at three: the hour between was charged as running, so only
+	// its duty is new.
 	posted(t, store, start.Add(2*time.Hour))
 	posted(t, store, start.Add(4*time.Hour))
 	before = len(store.All(account))
@@ -97,7 +97,7 @@ func TestOnlyTheHourThatLosesIsCorrected(t *testing.T) {
 	if p.Corrections != 2 {
 		t.Errorf("an hour that was idle added %+v", p)
 	}
-	// A launch that comes to light takes the end of one hour back and leaves the next.
+	// A launch learned later removes the end of one hour and leaves the next.
 	var sum money.Amount
 	for _, e := range store.All(account) {
 		sum += e.Amount
@@ -107,9 +107,9 @@ func TestOnlyTheHourThatLosesIsCorrected(t *testing.T) {
 	}
 }
 
-// TestACorrectionLeavesOtherHoursAccruals: one posting that takes something back in one hour
-// and adds another hour marks only the first.
-func TestACorrectionLeavesOtherHoursAccruals(t *testing.T) {
+// TestCorrectionMarksOnlyReducedHour checks that a posting that reduces one hour and adds
+// another marks only the first as corrected.
+func TestCorrectionMarksOnlyReducedHour(t *testing.T) {
 	store := ledgertest.NewStore()
 	posted(t, store, start)
 	posted(t, store, start.Add(90*time.Minute))
@@ -141,8 +141,8 @@ func TestACorrectionLeavesOtherHoursAccruals(t *testing.T) {
 	}
 }
 
-// TestPostGivesWayToOthers: as often as its bound, and no oftener.
-func TestPostGivesWayToOthers(t *testing.T) {
+// TestPostBoundsRetries checks that Post retries conflicts up to MaxConflicts.
+func TestPostBoundsRetries(t *testing.T) {
 	for _, conflicts := range []int{1, ledger.MaxConflicts - 1, ledger.MaxConflicts} {
 		store := ledgertest.NewStore()
 		posted(t, store, start)
@@ -166,29 +166,29 @@ func TestPostGivesWayToOthers(t *testing.T) {
 	}
 }
 
-// blind is a store that fails to read at one method.
-type blind struct {
+// failingStore is a store with one method that fails.
+type failingStore struct {
 	ledger.Store
 	method string
 }
 
 var errBlind = errors.New("it cannot be read")
 
-func (b blind) Pending(ctx context.Context, a ledger.Account) ([]ledger.PendingRound, error) {
+func (b failingStore) Pending(ctx context.Context, a ledger.Account) ([]ledger.PendingRound, error) {
 	if b.method == "Pending" {
 		return nil, errBlind
 	}
 	return b.Store.Pending(ctx, a)
 }
 
-func (b blind) Touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, error) {
+func (b failingStore) Touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, error) {
 	if b.method == "Touched" {
 		return nil, errBlind
 	}
 	return b.Store.Touched(ctx, r)
 }
 
-func (b blind) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
+func (b failingStore) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
 	to time.Time) ([]ledger.History, int64, error) {
 	if b.method == "Histories" {
 		return nil, 0, errBlind
@@ -196,13 +196,13 @@ func (b blind) Histories(ctx context.Context, a ledger.Account, refs []inventory
 	return b.Store.Histories(ctx, a, refs, from, to)
 }
 
-// TestWhatCannotBeReadStaysPending: the next posting makes up for it.
-func TestWhatCannotBeReadStaysPending(t *testing.T) {
+// TestFailedRoundStaysPending checks that the next posting completes a failed one.
+func TestFailedRoundStaysPending(t *testing.T) {
 	for _, method := range []string{"Pending", "Touched", "Histories"} {
 		store := ledgertest.NewStore()
 		posted(t, store, start)
 		r, seen := machine(start.Add(time.Hour))
-		if _, err := ledger.Post(ctx, blind{store, method}, r, seen); !errors.Is(err, errBlind) {
+		if _, err := ledger.Post(ctx, failingStore{store, method}, r, seen); !errors.Is(err, errBlind) {
 			t.Errorf("%s: %v", method, err)
 		}
 		if pending, err := store.Pending(ctx, account); err != nil || len(pending) != 1 {
@@ -214,10 +214,10 @@ func TestWhatCannotBeReadStaysPending(t *testing.T) {
 	}
 }
 
-// TestRoundsThatWereRecordedTogether: two rounds without a machine are recorded and not
-// posted, or one with it is posted and not settled. What was charged before, up to a later
-// round, is corrected all the same.
-func TestRoundsThatWereRecordedTogether(t *testing.T) {
+// TestConcurrentlyRecordedRounds covers two rounds without a machine that were recorded but not
+// posted, or one with it that was posted but not settled. Charges posted before, up to a later
+// round, are still corrected.
+func TestConcurrentlyRecordedRounds(t *testing.T) {
 	at := func(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
 	empty := func(h int) ledger.Round { r, _ := machine(at(h)); return r }
 	first, seen := machine(at(0))
@@ -260,9 +260,9 @@ func TestRoundsThatWereRecordedTogether(t *testing.T) {
 	compare(t, got, want(t, []ledgertest.Delivery{{Round: empty(0)}, {Round: empty(4)}, {Round: last, Seen: again}}))
 }
 
-// TestAGapThatCostsLessAtMostIsCorrected: a late round that lowers the bound of an hour's
-// gap takes from that hour, though as much time stays unknown. A nano-dollar is rounding.
-func TestAGapThatCostsLessAtMostIsCorrected(t *testing.T) {
+// TestCorrectsLoweredBound checks that a late round that lowers the bound of a gap
+// corrects the hour, though the unknown time is the same. A nano-dollar is rounding.
+func TestCorrectsLoweredBound(t *testing.T) {
 	for less, want := range map[money.Amount]ledger.Kind{
 		1: ledger.Accrual, 2: ledger.Correction, money.USD: ledger.Correction,
 	} {
@@ -281,7 +281,7 @@ func TestAGapThatCostsLessAtMostIsCorrected(t *testing.T) {
 		lowered := 0
 		for _, e := range store.All(account)[before:] {
 			if e.Seconds != 0 {
-				continue // the late round's price holds for two hours
+				continue // the late round's price is valid for two hours
 			}
 			if lowered++; e.Kind != want || e.AtMost != -less {
 				t.Errorf("a bound that is lower by %d appends %+v", less, e)

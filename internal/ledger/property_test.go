@@ -26,7 +26,7 @@ var (
 	start   = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// want derives everything at once.
+// want derives all entries at once.
 func want(t interface{ Fatal(...any) }, all []ledgertest.Delivery) map[string]ledger.Sums {
 	seen := map[inventory.Ref][]ledger.Observation{}
 	for _, d := range all {
@@ -51,7 +51,7 @@ func want(t interface{ Fatal(...any) }, all []ledgertest.Delivery) map[string]le
 	return out
 }
 
-// addUp sums entries by hour and line, without what comes to nothing.
+// addUp sums entries by hour and line, without zeros.
 func addUp(out map[string]ledger.Sums, entries []ledger.Entry) {
 	for _, e := range entries {
 		k := fmt.Sprintf("%s %+v", e.Hour.UTC().Format(time.RFC3339), e.Line)
@@ -79,9 +79,9 @@ func compare(t interface{ Fatalf(string, ...any) }, got, want map[string]ledger.
 	}
 }
 
-// TestAnyOrderGivesTheSameLedger: rounds that come late, twice, in parts, or after a
-// crash in the middle leave what all of them say together.
-func TestAnyOrderGivesTheSameLedger(t *testing.T) {
+// TestRoundOrderDoesNotMatter checks that rounds that come late, twice, in parts, or after a
+// crash yield the same ledger.
+func TestRoundOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := ledgertest.Deliveries(t, account, start)
 		store := ledgertest.NewStore()
@@ -96,7 +96,7 @@ func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 		}
 		post := func(d ledgertest.Delivery, last bool) {
 			_, err := ledger.Post(ctx, store, d.Round, d.Seen)
-			// A round that was recorded is posted by the next one that comes.
+			// The next round also posts a recorded one.
 			if errors.Is(err, crash) && (where == "Record" || last) {
 				_, err = ledger.Post(ctx, store, d.Round, d.Seen)
 			}
@@ -119,8 +119,9 @@ func TestAnyOrderGivesTheSameLedger(t *testing.T) {
 	})
 }
 
-// TestProcessesBesideOneAnother: rounds that several processes post at once count once.
-func TestProcessesBesideOneAnother(t *testing.T) {
+// TestConcurrentProcesses checks that rounds posted concurrently by several processes count
+// once.
+func TestConcurrentProcesses(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := ledgertest.Deliveries(t, account, start)
 		store := ledgertest.NewStore()
@@ -144,7 +145,7 @@ func TestProcessesBesideOneAnother(t *testing.T) {
 	})
 }
 
-// TestRedeliveryAddsNothing: the second time there is nothing to add.
+// TestRedeliveryAddsNothing checks that posting again adds nothing.
 func TestRedeliveryAddsNothing(t *testing.T) {
 	store := ledgertest.NewStore()
 	r, seen := ledgertest.Fleet(account, start, 100, start.Add(time.Hour))
@@ -159,9 +160,9 @@ func TestRedeliveryAddsNothing(t *testing.T) {
 	}
 }
 
-// TestCorrectionsAreVisible: an observation that comes late adds entries that take back
-// what was said before, and changes none.
-func TestCorrectionsAreVisible(t *testing.T) {
+// TestLateObservationAddsCorrections checks that a late observation adds correcting entries and changes
+// none.
+func TestLateObservationAddsCorrections(t *testing.T) {
 	store := ledgertest.NewStore()
 	post := func(hour int, team string) ledger.Posted {
 		r, seen := ledgertest.Fleet(account, start, 1, start.Add(time.Duration(hour)*time.Hour))
@@ -194,7 +195,7 @@ func TestCorrectionsAreVisible(t *testing.T) {
 	}
 }
 
-// BenchmarkPostHour posts an hour of 100,000 machines, the store in memory included.
+// BenchmarkPostHour posts an hour of 100,000 machines, including the in-memory store.
 func BenchmarkPostHour(b *testing.B) {
 	for _, n := range []int{1_000, 100_000} {
 		b.Run(strings.TrimSpace(money.Thousands(int64(n)))+" machines", func(b *testing.B) {
@@ -215,9 +216,8 @@ func BenchmarkPostHour(b *testing.B) {
 	}
 }
 
-// TestACrashIsMadeUpFor: what a round was recorded for and never posted is posted by the
-// next round.
-func TestACrashIsMadeUpFor(t *testing.T) {
+// TestNextRoundPostsAfterCrash checks that the next round posts one that was recorded but not posted.
+func TestNextRoundPostsAfterCrash(t *testing.T) {
 	for _, method := range []string{"Append", "Settle"} {
 		store, crash := ledgertest.NewStore(), errors.New("crash")
 		for hour := range 4 {
@@ -239,9 +239,9 @@ func TestACrashIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// TestAClockFarAheadInventsNothing: a round that the store's time has not reached by far is
-// refused whole, and what follows is charged as if it had never come.
-func TestAClockFarAheadInventsNothing(t *testing.T) {
+// TestRefusesRoundAheadOfClock checks that a round far ahead of the store's time is refused
+// completely and leaves no trace.
+func TestRefusesRoundAheadOfClock(t *testing.T) {
 	now := start.Add(time.Hour)
 	store := ledgertest.NewStore()
 	store.Clock = func() time.Time { return now }
@@ -270,7 +270,7 @@ func TestAClockFarAheadInventsNothing(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("no clock")
-	if _, err := ledger.Post(ctx, timeless{
+	if _, err := ledger.Post(ctx, brokenClock{
 		store, broken,
 	}, ledger.Round{Account: account, At: now}, nil); !errors.Is(err,
 		broken) {
@@ -278,10 +278,10 @@ func TestAClockFarAheadInventsNothing(t *testing.T) {
 	}
 }
 
-// timeless is a store that cannot tell the time.
-type timeless struct {
+// brokenClock is a store whose clock fails.
+type brokenClock struct {
 	ledger.Store
 	err error
 }
 
-func (s timeless) Now(context.Context) (time.Time, error) { return time.Time{}, s.err }
+func (s brokenClock) Now(context.Context) (time.Time, error) { return time.Time{}, s.err }

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// Dimension is a dimension of costs; its values are those of `costs --by`.
+// Dimension is a dimension of costs, as in `costs --by`.
 type Dimension string
 
 // The dimensions.
@@ -31,20 +31,20 @@ const (
 	ByPricing     Dimension = "pricing"
 	ByLifetime    Dimension = "lifetime"
 	ByService     Dimension = "service"
-	// BySession is the session or job to which a machine belonged. Stores do not know it, and it is not among
-	// Dimensions: it follows from the resource and the records of sessions.
+	// BySession is the session or job of a machine. It is not in Dimensions, because stores do not
+	// know it: it is derived from the resource and the records of sessions.
 	BySession Dimension = "session"
 )
 
-// Dimensions are all of them, in the order in which help lists them.
+// Dimensions lists all dimensions in the order of the help.
 var Dimensions = []Dimension{
 	ByTeam, ByProject, ByUser, ByEnvironment, ByCostCenter, ByPurpose, ByResource, ByKind, ByType, ByRegion, ByAccount,
 	ByCategory,
 	ByDuty, ByPricing, ByLifetime, ByService,
 }
 
-// Value returns the line's value of a dimension; empty is not known. A resource's is
-// its whole reference.
+// Value returns the line's value of a dimension, for a resource its full reference; empty is
+// unknown.
 func (l *Line) Value(d Dimension) string {
 	switch d {
 	case ByTeam:
@@ -83,7 +83,7 @@ func (l *Line) Value(d Dimension) string {
 	return ""
 }
 
-// Label is how a value of the dimension is shown to people.
+// Label formats a value of the dimension for people.
 func (d Dimension) Label(value string) string {
 	switch {
 	case value != "":
@@ -99,7 +99,7 @@ func (d Dimension) Label(value string) string {
 // Granularity is the length of a period.
 type Granularity string
 
-// The granularities. The zero value is Whole: one period for all.
+// The granularities. The zero value is Whole: a single period.
 const (
 	Whole   Granularity = ""
 	Hourly  Granularity = "hour"
@@ -107,17 +107,17 @@ const (
 	Monthly Granularity = "month"
 )
 
-// Filter keeps lines that match every one of its parts.
+// Filter keeps lines that satisfy all of its matches.
 type Filter []Match
 
-// Match keeps lines whose value of a dimension is one of Values; an empty string among
-// them matches what is not known.
+// Match keeps lines whose value of a dimension is in Values; an empty string matches unknown
+// values.
 type Match struct {
 	By     Dimension
 	Values []string
 }
 
-// Matches says whether a line passes.
+// Matches reports whether a line passes the filter.
 func (f Filter) Matches(l *Line) bool {
 	for _, m := range f {
 		if !slices.Contains(m.Values, l.Value(m.By)) {
@@ -127,13 +127,13 @@ func (f Filter) Matches(l *Line) bool {
 	return true
 }
 
-// Covers says whether a filter lets a value of a dimension through.
+// Covers reports whether a filter admits a value of a dimension.
 func (f Filter) Covers(d Dimension, value string) bool {
 	return !slices.ContainsFunc(f, func(m Match) bool { return m.By == d && !slices.Contains(m.Values, value) })
 }
 
-// ParseDimensions reads a list such as "team,duty". A name that is none, or one that
-// is there twice, is an error that lists the names.
+// ParseDimensions reads a list such as "team,duty". An unknown or repeated name is an error that
+// lists the names.
 func ParseDimensions(s string) ([]Dimension, error) {
 	var out []Dimension
 	for name := range strings.SplitSeq(s, ",") {
@@ -153,7 +153,7 @@ func ParseDimensions(s string) ([]Dimension, error) {
 var errDimension = errors.New("there are team, project, user, environment, cost-center, purpose, resource, kind, " +
 	"type, region, account, category, duty, pricing, lifetime, service and session")
 
-// didYouMean suggests the name that was probably meant.
+// didYouMean suggests a similar name.
 func didYouMean[N ~string](given string, all []N) string {
 	names := make([]string, 0, len(all))
 	for _, n := range all {
@@ -174,8 +174,7 @@ func ParseGranularity(s string) (Granularity, error) {
 		didYouMean(s, []Granularity{Hourly, Daily, Monthly, "total"}))
 }
 
-// Start returns the start of the period that a time is in; since where there is one
-// period for all.
+// Start returns the start of the period that contains a time; since if there is a single period.
 func (g Granularity) Start(t, since time.Time) time.Time {
 	switch t = t.UTC(); g {
 	case Hourly:

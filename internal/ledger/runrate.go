@@ -10,9 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// RunRates returns what each resource costs in a month, running as it does now,
-// at list price: one charge for each of its meters, quantity × price. Resources without
-// a meter have no entry.
+// RunRates returns the monthly cost of each resource in its current state at list price: one charge
+// per meter, quantity × price. Resources without a meter have no entry.
 func RunRates(resources []*inventory.Resource, book *price.Book) map[inventory.Ref][]Charge {
 	out := make(map[inventory.Ref][]Charge, len(resources))
 	for _, r := range resources {
@@ -52,7 +51,7 @@ func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge 
 	}
 	if m.PriceChangesHourly {
 		if most, err := book.Price(m.Cloud, m.Service, m.SKU, m.Region, price.OnDemand); err == nil {
-			c.AtMost, _ = most.Cost(m.Quantity, m.Per) // no bound where it overflows
+			c.AtMost, _ = most.Cost(m.Quantity, m.Per) // without a bound on overflow
 		}
 	}
 	if err == nil {
@@ -68,8 +67,7 @@ func charge(r *inventory.Resource, m *inventory.Meter, book *price.Book) Charge 
 	return c
 }
 
-// AnHour returns what charges come to an hour; one without a price makes it unknown, and
-// so does it where there are none.
+// AnHour returns the hourly sum of charges; unknown if one has no price or if there are none.
 func AnHour(charges []Charge) (inventory.Fact[money.Amount], error) {
 	var month money.Amount
 	for _, c := range charges {
@@ -88,7 +86,7 @@ func AnHour(charges []Charge) (inventory.Fact[money.Amount], error) {
 	return inventory.Known(hour), err
 }
 
-// quotient prints n/d with up to three digits after the point.
+// quotient formats n/d with up to three fractional digits.
 func quotient(n, d int64) string {
 	s := strconv.FormatFloat(float64(n)/float64(d), 'f', 3, 64)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

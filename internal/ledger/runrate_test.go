@@ -23,7 +23,7 @@ func book(t testing.TB) *price.Book {
 	return b
 }
 
-// rates are the run rates of resources of AWS.
+// rates returns the run rates of AWS resources.
 func rates(resources []*inventory.Resource, b *price.Book) map[inventory.Ref][]Charge {
 	aws.Attach(resources)
 	return RunRates(resources, b)
@@ -253,8 +253,8 @@ func TestRunRates(t *testing.T) {
 	}
 }
 
-// TestSnapshotChain: only the oldest snapshot of a volume is known to hold it, so
-// thirty daily snapshots are not thirty volumes.
+// TestSnapshotChain checks that only the oldest snapshot of a volume is charged for its size, so
+// that thirty daily snapshots do not count as thirty volumes.
 func TestSnapshotChain(t *testing.T) {
 	var all []*inventory.Resource
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -288,8 +288,8 @@ func TestSnapshotChain(t *testing.T) {
 	}
 }
 
-// TestNeverZeroForUnknown: whatever the type, a running machine has a price above
-// zero or a reason why it has none.
+// TestNeverZeroForUnknown checks that a running machine of any type has a positive price or a
+// reason why it has none.
 func TestNeverZeroForUnknown(t *testing.T) {
 	b := book(t)
 	types := []string{"", "p9.48xlarge"}
@@ -312,7 +312,8 @@ func TestNeverZeroForUnknown(t *testing.T) {
 	})
 }
 
-// TestAssumedPlatformIsEstimate prices a machine as Linux, and says that this is assumed.
+// TestAssumedPlatformIsEstimate checks that a machine of unknown platform is priced as Linux and
+// marked as an estimate.
 func TestAssumedPlatformIsEstimate(t *testing.T) {
 	d := linux(inventory.OnDemand)
 	d.PlatformAssumed = true

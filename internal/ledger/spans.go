@@ -7,14 +7,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// spans returns what is known of a resource's duty before at.
+// spans returns the known duty of a resource before at.
 func spans(s Seen, ref inventory.Ref, at time.Time) []Span { return layered(s.Spans[ref], at) }
 
-// Overlay returns spans before a time in order and without overlap: the first of two holds.
+// Overlay merges spans before a time into ordered ones without overlap; of overlapping spans the
+// first wins.
 func Overlay(spans []Span, at time.Time) []Span { return layered(spans, at) }
 
-// layered lays spans over one another, the first on top, and returns what can be seen
-// of them before at, in order, in whole seconds, without a break where the state goes on.
+// layered merges overlapping spans, the first on top, and returns the visible parts before at, in
+// order, in whole seconds, with adjacent equal states joined.
 func layered(all []Span, at time.Time) []Span {
 	var out []Span
 	for _, s := range all {
@@ -22,7 +23,7 @@ func layered(all []Span, at time.Time) []Span {
 		if to.After(at) {
 			to = at
 		}
-		for _, o := range out { // in order of time
+		for _, o := range out { // in time order
 			if !from.Before(to) {
 				break
 			}
@@ -41,7 +42,7 @@ func layered(all []Span, at time.Time) []Span {
 	return joined(out)
 }
 
-// joined makes one span of those that touch and say the same; they are in order of time.
+// joined joins adjacent spans with equal states; the input is in time order.
 func joined(all []Span) []Span {
 	out := all[:0:0]
 	for _, s := range all {

@@ -10,35 +10,33 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Sparing charges for what the rounds of one account see, as a [Journal] does, and leaves out
-// what adds nothing: of observations that say the same one after another the first and the
-// last charge for the time between them. A round is posted whole at least every so often, and
-// at once where what is there is not what was there before; of resources that changed, the
-// observation before the change and the one after it are posted at once. What the resources
-// did in rounds that are left out is posted with the next observation of each.
+// Sparing posts the rounds of one account like a [Journal] but skips redundant ones: of consecutive
+// equal observations only the first and the last matter. A full round is posted at a fixed
+// interval, and at once if resources appeared or disappeared; for resources that changed, the
+// observations before and after the change are posted at once. Duty measured in skipped rounds is
+// posted with the next observation of each resource.
 //
-// It is not safe for concurrent use. Where a process ends, what was left out since is lost:
-// the time is charged by the next process all the same, and what resources did in it may
-// become unknown.
+// It is not safe for concurrent use. If the process ends, the duty of skipped rounds is lost: the
+// next process charges the time, but the duty may become unknown.
 type Sparing struct {
 	Store Poster
-	// Every is the longest time between two rounds that are posted whole; 0 posts them all.
+	// Every is the maximum time between full rounds; 0 posts every round.
 	Every time.Duration
 
-	// round is the newest round, seen what it saw, and whole when one was last posted whole.
+	// round is the newest round, seen its observations, and whole the time of the last full
+	// posting.
 	round Round
-	seen  map[inventory.Ref]look
+	seen  map[inventory.Ref]lastSeen
 	whole time.Time
 }
 
-// look is the newest observation of a resource, with what it did since the one before it that
-// was posted.
-type look struct {
+// lastSeen is the newest observation of a resource with the duty since its last posted observation.
+type lastSeen struct {
 	Observation
 	posted bool
 }
 
-// Post records what a round saw, or leaves it to a later one.
+// Post records the observations of a round or defers them.
 func (p *Sparing) Post(ctx context.Context, s Seen) error {
 	r, observations := Observe(s)
 	if err := p.post(ctx, r, observations); err != nil {
@@ -51,18 +49,19 @@ func (p *Sparing) post(ctx context.Context, r Round, observations []Observation)
 	if p.seen == nil || r.Account != p.round.Account || !r.At.After(p.round.At) {
 		return p.all(ctx, r, observations)
 	}
-	now := make(map[inventory.Ref]look, len(observations))
+	now := make(map[inventory.Ref]lastSeen, len(observations))
 	var changed, before []Observation
 	other := !slices.Equal(r.Complete, p.round.Complete)
 	for _, o := range observations {
 		last, known := p.seen[o.Ref]
-		next := look{Observation: o}
+		next := lastSeen{Observation: o}
 		switch {
 		case !known:
-			// Where it began is told by the last round without it, unless it was made since.
+			// If the resource is older than the previous round, which did not list it, post that
+			// round too: it bounds when the resource appeared.
 			other = other || !o.CreatedAt.After(p.round.At)
 			changed, next.posted = append(changed, o), true
-		case !last.lasts(&o):
+		case !last.sameAs(&o):
 			if !last.posted {
 				before = append(before, last.Observation)
 			}
@@ -87,7 +86,7 @@ func (p *Sparing) post(ctx context.Context, r Round, observations []Observation)
 		for i := range observations {
 			observations[i] = now[observations[i].Ref].Observation
 		}
-		// What changed needs what was before.
+		// A change needs the observation before it.
 		if err := p.part(ctx, p.round, before); err != nil {
 			return err
 		}
@@ -103,19 +102,19 @@ func (p *Sparing) post(ctx context.Context, r Round, observations []Observation)
 	return nil
 }
 
-// all posts a round whole.
+// all posts a full round.
 func (p *Sparing) all(ctx context.Context, r Round, observations []Observation) error {
 	if _, err := Post(ctx, p.Store, r, observations); err != nil {
 		return err
 	}
-	p.round, p.whole, p.seen = r, r.At, make(map[inventory.Ref]look, len(observations))
+	p.round, p.whole, p.seen = r, r.At, make(map[inventory.Ref]lastSeen, len(observations))
 	for _, o := range observations {
-		p.seen[o.Ref] = look{o, true}
+		p.seen[o.Ref] = lastSeen{o, true}
 	}
 	return nil
 }
 
-// rest posts the newest round whole, unless that was done.
+// rest posts the newest round in full unless that was done.
 func (p *Sparing) rest(ctx context.Context) error {
 	if p.whole.Equal(p.round.At) {
 		return nil
@@ -131,7 +130,7 @@ func (p *Sparing) rest(ctx context.Context) error {
 	return err
 }
 
-// part posts some observations of a round, which says nothing of others.
+// part posts some observations of a round without its complete parts.
 func (p *Sparing) part(ctx context.Context, r Round, observations []Observation) error {
 	if len(observations) == 0 {
 		return nil
@@ -141,9 +140,9 @@ func (p *Sparing) part(ctx context.Context, r Round, observations []Observation)
 	return err
 }
 
-// lasts says whether a later observation says the same. Times that the earlier one was ahead
-// of say something else once they are past.
-func (l *look) lasts(o *Observation) bool {
+// sameAs reports whether a later observation is equal. Times in the future of the earlier one must
+// still be in the future.
+func (l *lastSeen) sameAs(o *Observation) bool {
 	a, b := l.Observation, *o
 	if a.CreatedAt.After(a.At) || a.StateSince.After(a.At) {
 		return false
@@ -152,7 +151,7 @@ func (l *look) lasts(o *Observation) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// after is the part of spans that is after a time.
+// after returns the part of spans after a time.
 func after(spans []Span, t time.Time) []Span {
 	var out []Span
 	for _, s := range spans {

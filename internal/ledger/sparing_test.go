@@ -16,10 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// life is the true course of a resource: intervals, each from a time on.
+// life is the actual history of a resource, as intervals.
 type life struct {
 	ref        inventory.Ref
-	dated      bool // its provider says since when it is as it is
+	dated      bool // the provider states when the current state began
 	made, gone time.Time
 	states     []interval[inventory.State]
 	duties     []interval[duty.State]
@@ -32,7 +32,7 @@ type interval[T any] struct {
 	is   T
 }
 
-// at is the interval that a time is in.
+// at returns the interval that contains a time.
 func at[T any](of []interval[T], t time.Time) interval[T] {
 	var found interval[T]
 	for _, i := range of {
@@ -43,7 +43,7 @@ func at[T any](of []interval[T], t time.Time) interval[T] {
 	return found
 }
 
-// lives draws the lives of a few resources in the time of some rounds.
+// lives generates the histories of a few resources over some rounds.
 func lives(t *rapid.T, end time.Time) []life {
 	when := func(name string) time.Time {
 		return start.Add(time.Duration(rapid.Int64Range(-7200, int64(end.Sub(start)/time.Second)).Draw(t, name)) *
@@ -90,8 +90,8 @@ func draw[T any](t *rapid.T, from time.Time, when func(string) time.Time, of *ra
 	return out
 }
 
-// seenAt is a life as a round sees it, and whether there is anything to see. The verdict is
-// known since it began.
+// seenAt returns the observation of a resource by a round, or false if it does not exist. Its duty
+// is known since the start.
 func (l *life) seenAt(now time.Time) (ledger.Observation, bool) {
 	if l.made.After(now) || !l.gone.After(now) {
 		return ledger.Observation{}, false
@@ -118,9 +118,9 @@ func (l *life) seenAt(now time.Time) (ledger.Observation, bool) {
 	return o, true
 }
 
-// TestWhatIsLeftOutChangesNothing: rounds of resources that come, change and go are posted
-// sparingly, with errors in between, and come to what all rounds come to.
-func TestWhatIsLeftOutChangesNothing(t *testing.T) {
+// TestSparingEqualsJournal checks that sparing posting, with errors in between, yields the
+// same charges as posting every round.
+func TestSparingEqualsJournal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := ledgertest.NewStore()
 		fails := errors.New("it does not answer")
@@ -156,7 +156,7 @@ func TestWhatIsLeftOutChangesNothing(t *testing.T) {
 				}
 			}
 			if i == rounds-1 {
-				sparing.Every = 0 // the end is compared
+				sparing.Every = 0 // the final round is compared
 			}
 			posted = append(posted, d)
 			err := ledger.SparinglyPosted(sparing, d.Round, slices.Clone(d.Seen))
@@ -173,9 +173,9 @@ func TestWhatIsLeftOutChangesNothing(t *testing.T) {
 	})
 }
 
-// TestLittleIsPosted: a fleet that goes on as it is posts its first round and one each quarter
-// of an hour, and a machine that changes posts no others.
-func TestLittleIsPosted(t *testing.T) {
+// TestSparingPostsFewRounds checks that an unchanged fleet posts its first round and one each quarter of
+// an hour, and that a changed machine posts only itself.
+func TestSparingPostsFewRounds(t *testing.T) {
 	store := ledgertest.NewStore()
 	recorded := 0
 	sparing := &ledger.Sparing{Store: store, Every: 15 * time.Minute}

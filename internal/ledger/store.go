@@ -10,144 +10,134 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// ErrConflict is returned by [Store.Append] when the account's version is not the one
-// that the entries were derived at: something was recorded or appended since. Read
-// again and derive again.
+// ErrConflict is returned by [Store.Append] if the account's version is not the one that the
+// entries were derived from: something was recorded or appended since. Read and derive again.
 var ErrConflict = errors.New("the ledger of the account changed meanwhile")
 
-// ErrAhead is returned by [Post] for a round whose time the store's own has not reached by
-// far: charging up to it would invent costs.
+// ErrAhead is returned by [Post] for a round far ahead of the store's time, because charging up to
+// it would invent costs.
 var ErrAhead = errors.New("the clock of this host is ahead")
 
-// Poster keeps what [Post] reads and writes: rounds, observations and entries. Every account has a version, 0 at
-// first, which each Record that adds something and each Append that adds something
-// raises by one. Rows may be read while others write; the version tells.
+// Poster stores rounds, observations and entries for [Post]. Every account has a version, initially
+// 0, which each Record and Append that adds something increments. Rows may be read during writes;
+// the version reveals conflicts.
 type Poster interface {
-	// Now returns the store's own time, which hosts with wrong clocks share.
+	// Now returns the store's time, which is shared by hosts with wrong clocks.
 	Now(ctx context.Context) (time.Time, error)
-	// Record keeps a round and its observations in one transaction. What is already
-	// there, by account and time for the round and by reference and time for an
-	// observation, stays as it is; parts of the round that are new are added. When
-	// anything was added the version is raised, and the round is pending with the new
-	// version as its mark.
+	// Record stores a round and its observations in one transaction. Existing rows, by account and
+	// time of the round and by reference and time of an observation, stay as they are; new parts of
+	// the round are added. If anything was added the version is incremented, and the round is
+	// pending with the new version as its mark.
 	Record(ctx context.Context, r Round, observations []Observation) error
-	// Pending returns the rounds of an account that were recorded and not settled, in
-	// order of time.
+	// Pending returns the recorded rounds of an account that are not settled, in time order.
 	Pending(ctx context.Context, a Account) ([]PendingRound, error)
-	// Settle marks a round as posted if its mark is still the given one; a round that
-	// was added to meanwhile stays pending, without an error. It does not raise the
-	// version.
+	// Settle marks a round as posted if its mark is still the given one; otherwise the round stays
+	// pending without an error. It does not change the version.
 	Settle(ctx context.Context, r PendingRound) error
-	// Touched returns every resource whose charges a round can change, in the order of
-	// their references: those the round observed, and of each of its complete parts
-	// those with an observation from the part's newest complete round before it to the
-	// part's oldest complete round after it, both included (without one before: since
-	// ever; without one after: until ever). Another round that is pending bounds nothing,
-	// because what is posted may or may not know of it: observations count even behind
-	// it, and the times of a Touch are those of rounds that are settled.
+	// Touched returns every resource whose charges a round can change, in the order of their
+	// references: those observed by the round, and for each of its complete parts those with an
+	// observation between the part's previous and next complete rounds, both included (unbounded if
+	// there is none). Other pending rounds do not bound the range, because posted entries may or
+	// may not reflect them; the times of a Touch are of settled rounds.
 	Touched(ctx context.Context, r Round) ([]Touch, error)
-	// Histories returns what is known of resources of one account over [from, to),
-	// whole hours, one history for each reference and in that order. Version is the
-	// account's, read before the rest.
+	// Histories returns the histories of resources of one account over the whole hours [from, to),
+	// one per reference in the given order. Version is the account's, read first.
 	Histories(ctx context.Context, a Account, refs []inventory.Ref, from, to time.Time) (h []History, version int64,
 		err error)
-	// Append adds entries of one account in one transaction, with the roll-ups, and
-	// returns the new version. When the account's version is not the given one it
-	// returns ErrConflict and adds nothing.
+	// Append adds entries of one account and their roll-ups in one transaction, and returns the new
+	// version. If the account's version is not the given one it returns ErrConflict and adds
+	// nothing.
 	Append(ctx context.Context, a Account, version int64, entries []Entry) (int64, error)
 }
 
 // Store keeps the ledger of an installation.
 //
-// Entries are never deleted. Roll-ups by day and by month, with and without the
-// resource, are stored with them and change in the same transaction as Append, so
-// that a question over a year reads thousands of rows and not a hundred million.
+// Entries are never deleted. Roll-ups by day and month, with and without the resource, change in
+// the same transaction as Append, so that a query over a year reads thousands of rows instead of a
+// hundred million.
 type Store interface {
 	Poster
 	// Version returns the account's version.
 	Version(ctx context.Context, a Account) (int64, error)
-	// Sums adds up entries of all accounts by period and by the values of dimensions,
-	// in order of period and then of values. Periods start at q.Since at the earliest,
-	// so the first of them may be a part.
+	// Sums sums the entries of all accounts by period and dimensions, sorted by period and values.
+	// Periods start at q.Since at the earliest, so the first may be incomplete.
 	Sums(ctx context.Context, q SumQuery) ([]Sum, error)
-	// ResourceDays adds up the entries of an account over the whole days of [from, to), in
-	// the order of [CompareResourceDays].
+	// ResourceDays sums the entries of an account over the whole days of [from, to), in the order
+	// of [CompareResourceDays].
 	ResourceDays(ctx context.Context, a Account, from, to time.Time) ([]ResourceDay, error)
-	// Entries returns the entries of one resource with Hour in [from, to), in the order
-	// in which they were appended.
+	// Entries returns the entries of one resource with Hour in [from, to), in the order of
+	// appending.
 	Entries(ctx context.Context, ref inventory.Ref, from, to time.Time) ([]Entry, error)
-	// Rounds returns the rounds of an account with At in [from, to), in order of time.
+	// Rounds returns the rounds of an account with At in [from, to), in time order.
 	Rounds(ctx context.Context, a Account, from, to time.Time) ([]Round, error)
-	// Reach returns the time that is recorded of each part of an account that some round
-	// listed whole, in order of region and kind.
+	// Reach returns the recorded time of each completely listed part of an account, by region and
+	// kind.
 	Reach(ctx context.Context, a Account) ([]Reach, error)
-	// Accounts returns every account that has a round or an entry, in order.
+	// Accounts returns every account with a round or an entry, sorted.
 	Accounts(ctx context.Context) ([]Account, error)
 }
 
-// PendingRound is a round that is recorded and not posted yet.
+// PendingRound is a recorded round that is not posted yet.
 type PendingRound struct {
 	Round
-	// Mark is the account's version at which something was added to it last.
+	// Mark is the account's version after the last addition to the round.
 	Mark int64
 }
 
-// Touch is a resource whose charges a round can change, and the time over which.
+// Touch is a resource whose charges a round can change, with the affected time.
 type Touch struct {
 	Ref inventory.Ref
-	// From is the time of its newest settled observation before the round; where there is
-	// none, that of the newest settled round before it that listed the part whole (else
-	// the round's own), or of the oldest pending round if that is earlier.
+	// From is the time of its last settled observation before the round; without one, of the last
+	// settled round before it that listed the part completely (else the round's own), or of the
+	// oldest pending round if that is earlier.
 	From time.Time
-	// To is the time of its oldest settled observation after the round; where there is
-	// none, that of the oldest settled round after it that listed the part whole (else
-	// the round's own), or of the newest pending round if that is later.
+	// To is the time of its first settled observation after the round; without one, of the first
+	// settled round after it that listed the part completely (else the round's own), or of the
+	// newest pending round if that is later.
 	To time.Time
 }
 
 // History holds the observations and entries of a resource around some hours [from, to).
 type History struct {
 	Ref inventory.Ref
-	// Observations are those with At in [from, to), and the nearest one on each side,
-	// in order of time.
+	// Observations are those with At in [from, to) and the nearest one on each side, in time order.
 	Observations []Observation
-	// Rounds are the times of rounds that listed the resource's part whole, in order
-	// and without repetition: from the newest one before the first observation (if any)
-	// to the first one after the last observation (if any). Only those matter that are
-	// next to an observation on either side; others may be left out.
+	// Rounds are the times, distinct and in order, of rounds that listed the resource's part
+	// completely: from the last one before the first observation to the first one after the last
+	// observation. Rounds not adjacent to an observation may be left out.
 	Rounds []time.Time
-	// Posted are the accruals and corrections with Hour in [from, to), in any order;
-	// those of one hour and line may be added up into one.
+	// Posted holds the accruals and corrections with Hour in [from, to), in any order; equal hours
+	// and lines may be merged.
 	Posted []Entry
 }
 
-// SumQuery asks for sums of entries.
+// SumQuery is a query for sums of entries.
 type SumQuery struct {
-	// By are the dimensions whose values make a sum's key, without repetition.
+	// By are the dimensions of a sum's key, without repetition.
 	By []Dimension
-	// Since and Until bound the hours: [Since, Until), whole hours.
+	// Since and Until bound the whole hours [Since, Until).
 	Since, Until time.Time
 	// Granularity is the length of a period.
 	Granularity Granularity
-	// Filter keeps entries that match every one of its parts.
+	// Filter selects the entries.
 	Filter Filter
-	// Accrued leaves reconciliations out, which are of whole days and not of hours.
+	// Accrued excludes reconciliations, which refer to whole days.
 	Accrued bool
 }
 
-// Sum is the sum of the entries of a period with equal values.
+// Sum is the sum of the entries of a period and key.
 type Sum struct {
-	// Period is the start of the period; Since where the granularity is Whole.
+	// Period is the start of the period; Since if the granularity is Whole.
 	Period time.Time
-	// Key holds a value for each dimension asked for; empty is not known.
+	// Key holds a value for each requested dimension; empty is unknown.
 	Key []string
-	// Sums are those of charged time, Unknown those of gaps (Seconds, AtMost and
-	// Unbounded only).
+	// Sums cover charged time, Unknown gaps (only Seconds, AtMost and Unbounded).
 	Sums    Sums
 	Unknown Sums
 }
 
-// ResourceDay is the sum of a resource's entries of a day that agree in all dimensions of costs.
+// ResourceDay is the sum of a resource's entries of a day that are equal in all dimensions of
+// costs.
 type ResourceDay struct {
 	Ref        inventory.Ref
 	Day        time.Time
@@ -156,15 +146,14 @@ type ResourceDay struct {
 	Service    string
 	Pricing    Pricing
 	Attributes Attributes
-	// Accrued is the sum of accruals and corrections, Reconciled that of reconciliations.
+	// Accrued is the sum of accruals and corrections, Reconciled of reconciliations.
 	Accrued, Reconciled money.Amount
-	// Unknown sums up the gaps other than those without a price, UnpricedSeconds those
-	// without.
+	// Unknown sums the gaps with a price, UnpricedSeconds those without.
 	Unknown         Sums
 	UnpricedSeconds int64
 }
 
-// Line returns what the entries of the day have in common, apart from the day.
+// Line returns the line that the day's entries share.
 func (d *ResourceDay) Line() Line {
 	return Line{
 		Ref: d.Ref, Attributes: d.Attributes, Category: d.Category, Service: d.Service,
@@ -172,8 +161,7 @@ func (d *ResourceDay) Line() Line {
 	}
 }
 
-// CompareResourceDays orders days by resource, day and then by the rest of what tells them
-// apart.
+// CompareResourceDays orders days by resource, day and the remaining key.
 func CompareResourceDays(x, y ResourceDay) int {
 	a, b := x.Line(), y.Line()
 	return cmp.Or(inventory.CompareRefs(x.Ref, y.Ref), x.Day.Compare(y.Day), CompareLines(&a, &b))
@@ -186,8 +174,8 @@ func CompareLines(x, y *Line) int {
 		cmp.Compare(x.Service, y.Service), cmp.Compare(x.Pricing, y.Pricing), x.Attributes.compare(y.Attributes))
 }
 
-// Reach is the time that is recorded of one part of an account: from the first round
-// that listed it whole to the newest.
+// Reach is the recorded time of one part of an account: from the first complete listing to the
+// last.
 type Reach struct {
 	Part
 	First, Last time.Time

@@ -7,45 +7,43 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// MaxGap is the longest time between two observations through which the former state
-// holds where the provider does not say more, and the longest time for which a price
-// that moves holds before and after it was seen. Two hours, our own choice: rounds that
-// run every hour may miss one.
+// MaxGap is the maximum time between two observations over which the former state is assumed to
+// last without information from the provider, and the maximum time for which a moving price is
+// valid before and after its observation. Two hours is our own choice: hourly rounds may miss one.
 const MaxGap = 2 * time.Hour
 
-// stretch is time of a resource in which one observation's meters run, or in which
-// the meters are unknown.
+// stretch is time of a resource with the meters of one observation, or with unknown meters.
 type stretch struct {
 	from, to time.Time
-	// holds is the observation whose meters and attributes hold. next is the one after
-	// it where the state lasted until then, so that its newer rates may hold in part.
-	holds, next *Observation
-	// gap is set where the running meters are unknown; holds and next are then those on either
-	// side of it, and either may be nil.
+	// current is the observation that is valid in the stretch. next is the following one if the state
+	// lasted until then, so that its newer rates may apply in part.
+	current, next *Observation
+	// gap is set if the running meters are unknown; holds and next are then the adjacent
+	// observations, and may be nil.
 	gap Gap
-	// unseen says of a gap that something ran whose meters were never observed.
+	// unseen is true for a gap in which unobserved meters ran.
 	unseen bool
-	// extra are the seconds billed beyond to, for a run shorter than the minimum.
+	// extra is the billed time in seconds beyond to, for a run shorter than the minimum.
 	extra int64
-	// duty are the measured spans, and unused those in which nothing used a meter without a duty.
+	// duty holds the measured spans, unused those in which a meter without a duty was not in use.
 	duty, unused []Span
 }
 
-// who returns the observation whose attributes hold.
-func (s *stretch) who() *Observation {
-	if s.holds != nil {
-		return s.holds
+// attributesOf returns the observation whose attributes apply.
+func (s *stretch) attributesOf() *Observation {
+	if s.current != nil {
+		return s.current
 	}
 	return s.next
 }
 
-// meters returns those that may have run in a gap, each at the higher of its rates.
+// meters returns the meters that may have run in a gap, each at the higher of its rates.
 func (s *stretch) meters() []Meter {
 	var out []Meter
 	if s.unseen {
 		out = []Meter{{Name: "compute", Category: Compute, Unpriced: "it ran and ended between two looks"}}
 	}
-	for _, o := range []*Observation{s.holds, s.next} {
+	for _, o := range []*Observation{s.current, s.next} {
 		if o == nil {
 			continue
 		}
@@ -64,11 +62,11 @@ func (s *stretch) meters() []Meter {
 	return out
 }
 
-// idleTime returns when nothing used a resource that is only of use while it is attached:
-// from when on the provider or what was measured says so, and for [MaxGap] after a look at
-// which it was unattached.
+// idleTime returns the time in which a resource that is useful only while attached was unattached:
+// from the time that the provider or measurements give, and for [MaxGap] after an observation as
+// unattached.
 func (s *stretch) idleTime() []Span {
-	if !s.who().Ref.Kind.Traits().Attachable {
+	if !s.attributesOf().Ref.Kind.Traits().Attachable {
 		return nil
 	}
 	var out []Span
@@ -77,7 +75,7 @@ func (s *stretch) idleTime() []Span {
 			out = append(out, d)
 		}
 	}
-	for _, o := range []*Observation{s.holds, s.next} {
+	for _, o := range []*Observation{s.current, s.next} {
 		switch {
 		case o == nil || !o.unused():
 		case o.At.After(s.from) && !o.StateSince.IsZero():
@@ -89,14 +87,14 @@ func (s *stretch) idleTime() []Span {
 	return layered(out, s.to)
 }
 
-// unused says whether a resource was unattached.
+// unused reports whether a resource was unattached.
 func (o *Observation) unused() bool {
 	return o.Ref.Kind.Traits().Attachable && o.State == inventory.StateAvailable
 }
 
-// since returns the time from which on an observation's state is known to have lasted;
-// zero is not known. What only costs by existing lasts since it was made, a running
-// machine since its launch or, where that is unknown, since it was measured.
+// since returns the time since which an observation's state is known to have lasted; zero if
+// unknown. For a resource that costs by existing it is the creation; for a running machine the
+// launch or, if unknown, the first measurement.
 func (o *Observation) since() time.Time {
 	t := o.StateSince
 	if !o.Ref.Kind.Traits().Stateful ||
@@ -112,8 +110,8 @@ func (o *Observation) since() time.Time {
 	return t
 }
 
-// measured returns from when on a resource was measured up to its observation, in gaps of
-// at most [MaxGap]; zero where it was not.
+// measured returns the time since which a resource was measured up to its observation, with gaps of
+// at most [MaxGap]; zero if it was not.
 func (o *Observation) measured() time.Time {
 	var since time.Time
 	end := o.At
@@ -126,8 +124,8 @@ func (o *Observation) measured() time.Time {
 	return since
 }
 
-// ended says whether a run is over, or may be, whose meters the observation does not
-// have any more. What is only starting or failed never ran.
+// ended reports whether a run is over, or may be, whose meters the observation no longer has. A
+// starting or failed resource never ran.
 func (o *Observation) ended() bool {
 	switch o.State {
 	case inventory.StateStopping, inventory.StateStopped, inventory.StateDeleting, inventory.StateUnknown:
@@ -136,7 +134,7 @@ func (o *Observation) ended() bool {
 	return false
 }
 
-// made returns when the resource was made or launched; zero is not known.
+// made returns the time of creation or launch; zero if unknown.
 func (o *Observation) made() time.Time {
 	if o.CreatedAt.After(o.At) {
 		return time.Time{}
@@ -144,8 +142,7 @@ func (o *Observation) made() time.Time {
 	return o.CreatedAt
 }
 
-// stretches returns what is known of a resource's time, in order; w is what they are
-// kept in.
+// stretches returns the known time of a resource in order; w is reusable memory.
 //
 //   - Before the first observation: from its launch or creation, if its part was listed
 //     before without it; nothing before that listing, and nothing at all where there
@@ -154,8 +151,7 @@ func (o *Observation) made() time.Time {
 //     else the former state for at most [MaxGap], and past that unknown.
 //   - After the last: unknown, until the listing that it is missing from.
 //
-// A round takes time, and speaks of the moment at which it began: what the provider
-// dates later than that was not there yet.
+// A round is dated by its start: changes that the provider dates later do not belong to it.
 func (h *History) stretches(w *walk) []stretch {
 	for i := range h.Observations {
 		o := &h.Observations[i]
@@ -164,7 +160,7 @@ func (h *History) stretches(w *walk) []stretch {
 		switch {
 		case i == 0:
 			w.head(before, o)
-		case absent.IsZero() || w.lasts(&h.Observations[i-1], o):
+		case absent.IsZero() || w.hasLasted(&h.Observations[i-1], o):
 			w.between(&h.Observations[i-1], o)
 		default:
 			w.tail(&h.Observations[i-1], absent)
@@ -181,8 +177,8 @@ func (h *History) stretches(w *walk) []stretch {
 	return w.out
 }
 
-// absences returns the newest listing before observation i, and the first one after the
-// observation before it that did not see the resource; zero is none.
+// absences returns the last listing before observation i, and the first one after the previous
+// observation that lacked the resource; zero if none.
 func (h *History) absences(i int) (before, absent time.Time) {
 	j, _ := slices.BinarySearchFunc(h.Rounds, h.Observations[i].At, time.Time.Compare)
 	if j > 0 {
@@ -211,8 +207,8 @@ func (w *walk) add(s stretch) {
 	}
 }
 
-// lasts says whether b's state is known to have lasted since a.
-func (w *walk) lasts(a, b *Observation) bool {
+// hasLasted reports whether b's state is known to have lasted since a.
+func (w *walk) hasLasted(a, b *Observation) bool {
 	t := b.since()
 	return !t.IsZero() && !t.After(a.At)
 }
@@ -220,24 +216,24 @@ func (w *walk) lasts(a, b *Observation) bool {
 // between adds the time from one observation to the next.
 func (w *walk) between(a, b *Observation) {
 	since, made := b.since(), b.made()
-	unknown := func(from, to time.Time) { w.add(stretch{from: from, to: to, holds: a, next: b, gap: Unobserved}) }
-	if w.lasts(a, b) {
+	unknown := func(from, to time.Time) { w.add(stretch{from: from, to: to, current: a, next: b, gap: Unobserved}) }
+	if w.hasLasted(a, b) {
 		if a.Ref.Kind.Traits().Stateful && a.State != b.State {
-			w.add(stretch{from: a.At, to: b.At, holds: b})
+			w.add(stretch{from: a.At, to: b.At, current: b})
 		} else {
-			w.add(stretch{from: a.At, to: b.At, holds: a, next: b})
+			w.add(stretch{from: a.At, to: b.At, current: a, next: b})
 		}
 		return
 	}
 	begin := a.At
-	if b.CreatedAt.After(b.At) && !a.CreatedAt.IsZero() { // while the round was being read
+	if b.CreatedAt.After(b.At) && !a.CreatedAt.IsZero() { // created while the round was reading
 		made = b.At
 	}
-	if made.After(a.At) { // it was launched, or replaced
+	if made.After(a.At) { // launched or replaced
 		switch {
-		case b.CreatedAt.Equal(a.CreatedAt): // as a's round found out while it was being read
+		case b.CreatedAt.Equal(a.CreatedAt): // already observed by a's round while it was reading
 		case a.State == inventory.StateStopped && b.Ref.Kind == inventory.KindInstance:
-			w.add(stretch{from: a.At, to: made, holds: a})
+			w.add(stretch{from: a.At, to: made, current: a})
 		default:
 			unknown(a.At, made)
 		}
@@ -249,40 +245,40 @@ func (w *walk) between(a, b *Observation) {
 	switch {
 	case since.IsZero() && begin.After(a.At) && b.ended():
 		w.add(stretch{
-			from: begin, to: b.At, holds: a, next: b, gap: Unobserved, unseen: a.State != inventory.StateRunning,
+			from: begin, to: b.At, current: a, next: b, gap: Unobserved, unseen: a.State != inventory.StateRunning,
 		})
 	case since.IsZero() && b.At.Sub(begin) > MaxGap:
 		unknown(begin, b.At)
 	case since.IsZero() && begin.After(a.At):
-		w.add(stretch{from: begin, to: b.At, holds: b})
+		w.add(stretch{from: begin, to: b.At, current: b})
 	case since.IsZero() && a.State == b.State:
-		w.add(stretch{from: begin, to: b.At, holds: a, next: b})
+		w.add(stretch{from: begin, to: b.At, current: a, next: b})
 	case since.IsZero():
-		w.add(stretch{from: begin, to: b.At, holds: a})
+		w.add(stretch{from: begin, to: b.At, current: a})
 	default:
 		w.entered(a, b, begin, latest(since, begin))
 	}
 }
 
-// entered adds the time from begin, at which a's state held or b's run began, to since,
-// at which b's state was entered, and from there to b.
+// entered adds the time from begin, when a's state was valid or b's run began, to since, when b's
+// state was entered, and from there to b.
 func (w *walk) entered(a, b *Observation, begin, since time.Time) {
 	switch launched := begin.After(a.At); {
 	case launched && a.State == inventory.StateRunning:
-		w.add(stretch{from: begin, to: since, holds: a, extra: short(a, begin, since)})
+		w.add(stretch{from: begin, to: since, current: a, extra: short(a, begin, since)})
 	case launched:
-		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved, unseen: b.ended()})
-	case a.ended() && a.StateSince.Equal(since): // a's round was still being read when it ended
-		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved, unseen: true})
+		w.add(stretch{from: begin, to: since, current: a, next: b, gap: Unobserved, unseen: b.ended()})
+	case a.ended() && a.StateSince.Equal(since): // it ended while a's round was still reading
+		w.add(stretch{from: begin, to: since, current: a, next: b, gap: Unobserved, unseen: true})
 	case a.State == b.State && since.Sub(begin) > MaxGap:
-		w.add(stretch{from: begin, to: since, holds: a, next: b, gap: Unobserved})
+		w.add(stretch{from: begin, to: since, current: a, next: b, gap: Unobserved})
 	default:
-		w.add(stretch{from: begin, to: since, holds: a, extra: short(a, b.made(), since)})
+		w.add(stretch{from: begin, to: since, current: a, extra: short(a, b.made(), since)})
 	}
-	w.add(stretch{from: since, to: b.At, holds: b})
+	w.add(stretch{from: since, to: b.At, current: b})
 }
 
-// short returns the seconds by which a run is shorter than what is billed at least.
+// short returns the seconds by which a run is shorter than the billed minimum.
 func short(o *Observation, launched, stopped time.Time) int64 {
 	var least int64
 	for _, m := range o.Meters {
@@ -296,7 +292,7 @@ func short(o *Observation, launched, stopped time.Time) int64 {
 
 // head adds the time from the last listing without a resource to its first observation.
 func (w *walk) head(listed time.Time, b *Observation) {
-	if listed.IsZero() || b.CreatedAt.After(b.At) { // made while the round was being read
+	if listed.IsZero() || b.CreatedAt.After(b.At) { // created while the round was reading
 		return
 	}
 	since, made := b.since(), b.made()
@@ -318,12 +314,11 @@ func (w *walk) head(listed time.Time, b *Observation) {
 		begin = since
 		fallthrough
 	default:
-		w.add(stretch{from: begin, to: b.At, holds: b})
+		w.add(stretch{from: begin, to: b.At, current: b})
 	}
 }
 
-// tail adds the time from the last observation of a resource to the listing that it is
-// missing from.
+// tail adds the time from the last observation of a resource to the first listing without it.
 func (w *walk) tail(a *Observation, absent time.Time) {
-	w.add(stretch{from: a.At, to: absent, holds: a, gap: Gone})
+	w.add(stretch{from: a.At, to: absent, current: a, gap: Gone})
 }

@@ -10,10 +10,10 @@ import (
 
 var errWindow = errors.New("a window ends at the time of the round, and begins before it")
 
-// Window charges for the time from since to a round, by the observations of the round alone, one
-// Seen for each account, and adds the charges up by the values of dimensions. It equals [Post] if
-// the accounts were listed whole at since and at the round and nothing was posted in between:
-// changes that the provider does not date are not known. It takes the place of a kept ledger.
+// Window charges for the time from since to a round from the observations of that round alone, one
+// Seen per account, and sums the charges by dimensions. It equals [Post] if the accounts were
+// listed at since and at the round only; changes without a date from the provider are unknown. It
+// substitutes for a stored ledger.
 func Window(seen []Seen, since time.Time, by []Dimension) ([]Sum, error) {
 	if len(seen) == 0 {
 		return nil, nil
@@ -38,15 +38,15 @@ func Window(seen []Seen, since time.Time, by []Dimension) ([]Sum, error) {
 	return sums.list(since), nil
 }
 
-// sumsBy adds up entries by values of dimensions.
+// sumsBy sums entries by values of dimensions.
 type sumsBy struct {
 	by   map[string]*Sum
 	key  []byte
-	last *Sum // what the entry before went to
+	last *Sum // the sum of the previous entry
 	at   string
 }
 
-// add adds an entry that is the same in a number of hours.
+// add adds an entry that repeats for a number of hours.
 func (s *sumsBy) add(e *Entry, hours int, by []Dimension) error {
 	s.key = s.key[:0]
 	for _, d := range by {
@@ -85,7 +85,7 @@ func (s *sumsBy) list(period time.Time) []Sum {
 	return out
 }
 
-// times returns the sums n times; it returns money.ErrOverflow where that does not fit.
+// times returns the sums n times, or money.ErrOverflow.
 func (s Sums) times(n int64) (Sums, error) {
 	amount, err := s.Amount.Mul(n, 1)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package metrics asks a server that speaks Prometheus's HTTP API how many units were
-// made, for what one of them costs.
+// Package metrics counts the units that a service produced, such as requests or tokens, from a
+// server with Prometheus's HTTP API. The ledger divides cost by them.
 package metrics
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/metrics/httpapi"
 )
 
-// ErrUnknown is returned when nothing was measured: there is no series, or its value is not a
-// number. It is not a count of zero, which a server says.
+// ErrUnknown is returned when there is no series or its value is not a number. A count of zero is
+// no error.
 var ErrUnknown = errors.New("not known")
 
-// Range stands in a query for the range that is counted over: "[$range]".
+// Range is the placeholder in a query for the range to count over: "[$range]".
 const Range = "$range"
 
-// day is a day in UTC, which has no leap seconds here.
+// day is the length of a UTC day.
 const day = 24 * time.Hour
 
 const (
 	// DefaultTimeout bounds a query; Prometheus's own bound is two minutes
 	// (query.timeout, https://prometheus.io/docs/prometheus/latest/command-line/prometheus/).
 	DefaultTimeout = 30 * time.Second
-	// maxAnswer bounds the size of an answer, which is one number.
+	// maxAnswer bounds the size of a response in bytes; it holds one number.
 	maxAnswer = 1 << 20
-	// maxDays bounds how many days are counted at once: ten years.
+	// maxDays bounds the days of one CountByDay: ten years.
 	maxDays = 3660
 )
 
@@ -39,32 +39,31 @@ const (
 type Options struct {
 	// URL is the server's address without /api/v1: "http://prometheus:9090".
 	URL string
-	// Token is sent as a bearer token where it is not empty; then URL has to be https,
-	// or on this machine.
+	// Token is sent as a bearer token if it is not empty; then URL must be https or loopback.
 	Token string
-	// Timeout bounds each query with its repetitions; zero means DefaultTimeout.
+	// Timeout bounds each query with its retries; zero means DefaultTimeout.
 	Timeout time.Duration
 	// Transport sends requests and Wait waits between attempts; nil: as [httpclient.New] does.
 	Transport http.RoundTripper
 	Wait      func(ctx context.Context, d time.Duration) error
 }
 
-// Client asks one server.
+// Client queries one server.
 type Client struct {
 	api     *httpapi.Client
 	timeout time.Duration
 }
 
-// Day is the part of a day in UTC that was counted.
+// Day is the count of one UTC day, or of the part of it within the requested range.
 type Day struct {
-	// From and To are its ends; it is half-open.
+	// From and To bound the half-open interval.
 	From, To time.Time
-	// Units is the count, at least zero; Known says whether there is one.
+	// Units is the count, at least zero; it is meaningless unless Known.
 	Units float64
 	Known bool
 }
 
-// New returns a client. It makes no request. Errors repeat neither token nor URL.
+// New returns a client. It makes no request. Errors contain neither the token nor the URL.
 func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -83,14 +82,13 @@ func New(o Options) (*Client, error) {
 	return &Client{api: api, timeout: o.Timeout}, nil
 }
 
-// Count returns how many units a query counts over [from, to). The query is a counter,
-// such as `http_requests_total{job="embed"}`, whose increase over all of its series is
-// taken; or, with [Range] in it, an expression that gives one number, such as
-// `sum(increase(tokens_total[$range])) / 1e6`. The increase of a counter is
-// extrapolated to the ends of the range and need not be whole
-// (https://prometheus.io/docs/prometheus/latest/querying/functions/#increase).
-// ErrUnknown where nothing was measured; an error where the answer is several series,
-// negative, or partial by the server's own words.
+// Count returns the units that a query counts over [from, to). The query is either a counter, such
+// as `http_requests_total{job="embed"}`, whose increase is summed over all series, or an expression
+// with [Range] that yields one number, such as `sum(increase(tokens_total[$range])) / 1e6`.
+// Prometheus extrapolates increases to the ends of the range, so they need not be whole
+// (https://prometheus.io/docs/prometheus/latest/querying/functions/#increase). Count returns
+// ErrUnknown if nothing was measured, and an error if the response has several series, is negative,
+// or carries a warning that it is partial.
 func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (float64, error) {
 	over := to.Sub(from).Truncate(time.Millisecond)
 	if over <= 0 {
@@ -122,8 +120,8 @@ func (c *Client) Count(ctx context.Context, query string, from, to time.Time) (f
 	return units, nil
 }
 
-// CountByDay counts each day in UTC apart, and the parts of the first and the last one
-// that [from, to) has. A day of which nothing was measured is one that is not known.
+// CountByDay counts each UTC day of [from, to) separately; the first and last may be partial. A day
+// without measurements is not Known.
 func (c *Client) CountByDay(ctx context.Context, query string, from, to time.Time) ([]Day, error) {
 	from, to = from.UTC(), to.UTC()
 	if to.Sub(from) > maxDays*day {
@@ -166,7 +164,7 @@ func expression(query string, over time.Duration) (string, error) {
 	return strings.ReplaceAll(query, Range, length), nil
 }
 
-// single returns the one number of an answer.
+// single returns the one number of a response.
 func single(kind string, all []httpapi.Series) (float64, error) {
 	switch {
 	case kind != "vector" && kind != "scalar":
@@ -190,7 +188,7 @@ func single(kind string, all []httpapi.Series) (float64, error) {
 	return units, nil
 }
 
-// failure says in one line why there is no answer.
+// failure turns an error of the client into a one-line message.
 func (c *Client) failure(ctx context.Context, err error) error {
 	var (
 		said        *httpapi.Error
@@ -214,7 +212,7 @@ func (c *Client) failure(ctx context.Context, err error) error {
 	return err
 }
 
-// refusalError explains a server's refusal, with the next step. The kinds are those of
+// refusalError explains an error response and the next step. The kinds are listed at
 // https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview.
 func refusalError(e *httpapi.Error) error {
 	switch e.Kind {

@@ -25,7 +25,8 @@ var (
 	to   = from.Add(24 * time.Hour)
 )
 
-// Payloads as https://prometheus.io/docs/prometheus/latest/querying/api/ has them.
+// vector returns a response as documented at
+// https://prometheus.io/docs/prometheus/latest/querying/api/.
 func vector(values ...string) string {
 	series := make([]string, len(values))
 	for i, v := range values {
@@ -39,7 +40,7 @@ func refusal(kind, message string) string {
 	return fmt.Sprintf(`{"status":"error","errorType":%q,"error":%q}`, kind, message)
 }
 
-// server answers every query alike and keeps what it was asked.
+// server gives the same response to every query and records the queries.
 type server struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -87,7 +88,7 @@ func TestCount(t *testing.T) {
 		status int
 		body   string
 		want   float64
-		says   string // of the error; "" is none
+		says   string // the expected part of the error; empty if none is expected
 	}{
 		{"one series", 200, vector("1234.5"), 1234.5, ""},
 		{"zero is a count", 200, vector("0"), 0, ""},
@@ -180,7 +181,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestWhatIsAsked(t *testing.T) {
+func TestQueries(t *testing.T) {
 	for _, tt := range []struct {
 		name, query string
 		over        time.Duration
@@ -231,7 +232,7 @@ func TestWhatIsAsked(t *testing.T) {
 	}
 }
 
-// days answers by the end of what is asked for.
+// days returns a client of a server whose response depends on the end of the queried range.
 func days(t testing.TB, answer func(end time.Time) string) *Client {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -285,8 +286,8 @@ func TestCountByDay(t *testing.T) {
 	}
 }
 
-// TestDaysMakeUpTheRange: days follow one another from end to end of what is asked.
-func TestDaysMakeUpTheRange(t *testing.T) {
+// TestDaysCoverRange checks that the days cover the range without gaps or overlaps.
+func TestDaysCoverRange(t *testing.T) {
 	c := days(t, func(time.Time) string { return vector("1") })
 	rapid.Check(t, func(t *rapid.T) {
 		begin := from.Add(time.Duration(rapid.Int64Range(0, int64(72*time.Hour)).Draw(t, "begin"))).Truncate(
@@ -374,8 +375,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestTokenStays: it is in no error, and no redirect takes it anywhere.
-func TestTokenStays(t *testing.T) {
+// TestTokenIsNotLeaked checks that errors do not contain the token and redirects do not forward it.
+func TestTokenIsNotLeaked(t *testing.T) {
 	for _, status := range []int{200, 301, 307, 400, 401, 422, 500} {
 		s := serve(t, status, refusal("bad_data", "no "+token), "Location", "http://127.0.0.1:1/"+token)
 		_, err := client(t, s.URL).Count(t.Context(), "requests_total", from, to)
@@ -385,8 +386,7 @@ func TestTokenStays(t *testing.T) {
 	}
 }
 
-// FuzzAnswer holds that whatever a server answers is a count that is a number from zero
-// on, or an error of one line.
+// FuzzAnswer checks that every response yields a number of at least zero or a one-line error.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, vector("1"))
 	f.Add(200, vector("NaN"))

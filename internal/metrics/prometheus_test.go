@@ -60,7 +60,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// history are the counters that are counted, a sample a minute.
+// history returns counters with a sample a minute.
 func history(begin time.Time) []prometheus.Series {
 	series := func(name, labels string, value func(minute int) int) prometheus.Series {
 		s := prometheus.Series{Name: name, Labels: labels}

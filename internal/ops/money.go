@@ -232,9 +232,17 @@ var GetCosts = declare(Operation[spend.CostsQuery, view.Costs]{
 		if err != nil {
 			return Reply[view.Costs]{}, err
 		}
-		doc, err := spend.Costs(ctx, c.Request, q)
+		if err := q.Check(c.Request.Now()); err != nil {
+			return Reply[view.Costs]{}, err
+		}
+		cfg, s, err := c.Request.State(ctx)
+		if err != nil {
+			return Reply[view.Costs]{}, err
+		}
+		defer s.Close()
+		doc, err := spend.Costs(ctx, s, c.Request.Now(), q)
 		if err == nil {
-			err = audit.AddCostProgress(ctx, c.Request, &doc)
+			err = audit.AddCostProgress(ctx, s, cfg.Tags, &doc)
 		}
 		return reply(doc, err)
 	},

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Accelerator is the data of one device. Figures that a vendor does not publish are 0.
+// Accelerator describes one device. Values that its vendor does not publish are 0.
 type Accelerator struct {
-	// Name carries the memory where one chip is sold with several: "A100-40GB".
+	// Name includes the memory if one chip is sold with several sizes: "A100-40GB".
 	Name       string `json:"name"`
 	Vendor     string `json:"vendor"`
 	Generation string `json:"generation"`
@@ -15,25 +15,25 @@ type Accelerator struct {
 	MemoryMiB int64 `json:"memory_mib"`
 	// MemoryBandwidthGBps is the memory bandwidth in 10^9 bytes a second.
 	MemoryBandwidthGBps float64 `json:"memory_bandwidth_gbps"`
-	// BF16TFLOPS is the dense (not sparse) tensor throughput at 16 bits, in 10^12
-	// operations a second. Precision says at what: devices before BF16 are stated
-	// at fp16, those before tensor cores at fp32.
+	// BF16TFLOPS is the dense (not sparse) 16-bit tensor throughput in 10^12 operations a second.
+	// Precision is the format of the published value: fp16 before BF16 existed, fp32 before tensor
+	// cores.
 	BF16TFLOPS float64 `json:"bf16_tflops"`
 	Precision  string  `json:"precision"`
-	// FP8TFLOPS is the dense throughput at 8-bit floats; 0 where there is none.
+	// FP8TFLOPS is the dense 8-bit float throughput; 0 if unsupported.
 	FP8TFLOPS float64 `json:"fp8_tflops"`
 	// TDPWatts is the thermal design power of one device, not of a board that carries two.
 	TDPWatts int `json:"tdp_watts"`
 	// MIG reports whether the device can be divided into instances.
 	MIG bool `json:"mig"`
-	// ReleaseYear is the year in which it shipped or could be rented.
+	// ReleaseYear is the year in which it shipped or became available for rent.
 	ReleaseYear int       `json:"release_year"`
 	Source      string    `json:"source"`
 	AsOf        time.Time `json:"-"`
 }
 
-// NVLink reports whether machines with several of these devices join them by NVLink, as NVIDIA's data
-// sheets of the SXM and NVL forms say; clouds sell the others on PCIe alone.
+// NVLink reports whether machines with several of these devices connect them by NVLink: the SXM and
+// NVL forms by NVIDIA's data sheets; clouds offer the others with PCIe only.
 func (a Accelerator) NVLink() bool {
 	model, _, _ := strings.Cut(a.Name, "-")
 	switch model {
@@ -43,9 +43,8 @@ func (a Accelerator) NVLink() bool {
 	return false
 }
 
-// accelerators by other names: the catalogs', the drivers' and the vendors'.
-// "V100", "A100" and "H100" without memory are the smaller variant, as in the
-// catalogs that sell both.
+// acceleratorAliases are the names of catalogs, drivers and vendors. "V100", "A100" and "H100"
+// without memory are the smaller variant, as in the catalogs that sell both.
 var acceleratorAliases = map[string]string{
 	"a100": "A100-40GB", "a100-40": "A100-40GB", "a100-sxm4-40gb": "A100-40GB",
 	"a100-80": "A100-80GB", "a100-sxm4-80gb": "A100-80GB",
@@ -61,7 +60,7 @@ var acceleratorAliases = map[string]string{
 	"tpu-v4-pod": "TPU-v4",
 }
 
-// canonical folds an accelerator's name for comparison.
+// canonical normalizes an accelerator's name for comparison.
 func canonical(name string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "-")
 }

@@ -11,33 +11,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// AWS is the cloud whose prices the look-ups without a cloud return.
+// AWS is the cloud of look-ups that do not name one.
 const AWS = "aws"
 
-// Book holds machine types, accelerators and prices. The zero Book is empty: it
-// prices nothing. A Book may be read by several goroutines; Load is not for use
-// together with readers.
+// Book holds machine types, accelerators and prices. The zero Book is empty and prices nothing. A
+// Book may be read concurrently, but not during Load.
 type Book struct {
 	machines map[string]Machine
-	// catalog is machines in order; every planner walks it.
+	// catalog holds the machines sorted, for planners that iterate over them.
 	catalog      []Machine
 	accelerators map[string]Accelerator // by canonical name
 	base         map[key]Entry          // as embedded; shared between books, never written
-	overlay      map[key]Entry          // the user's own
+	overlay      map[key]Entry          // the user's prices
 	commitments  []Commitment           // as embedded
 }
 
-// Machine returns what is known of a machine type and whether anything is.
+// Machine returns a machine type, and false if it is unknown.
 func (b *Book) Machine(t string) (Machine, bool) {
 	m, ok := b.machines[t]
 	return m, ok
 }
 
-// Machines returns all machine types in order of cloud, family and size. The slice
-// is the book's own: it is not to be changed.
+// Machines returns all machine types by cloud, family and size. The slice must not be changed.
 func (b *Book) Machines() []Machine { return b.catalog }
 
-// ordered puts machine types in order of cloud, family and size.
+// ordered sorts machine types by cloud, family and size.
 func ordered(machines map[string]Machine) []Machine {
 	return slices.SortedFunc(maps.Values(machines), func(x, y Machine) int {
 		return cmp.Or(cmp.Compare(x.Cloud, y.Cloud), cmp.Compare(x.Family, y.Family), cmp.Compare(x.VCPUs, y.VCPUs),
@@ -45,8 +43,8 @@ func ordered(machines map[string]Machine) []Machine {
 	})
 }
 
-// Accelerator returns what is known of a device, by its name or a usual alias of
-// it ("A100-80", "H100-NVL", "Tesla T4"), and whether anything is.
+// Accelerator returns a device by its name or a common alias ("A100-80", "H100-NVL", "Tesla T4"),
+// and false if it is unknown.
 func (b *Book) Accelerator(name string) (Accelerator, bool) {
 	c := canonical(name)
 	if alias, ok := acceleratorAliases[c]; ok {
@@ -56,15 +54,15 @@ func (b *Book) Accelerator(name string) (Accelerator, bool) {
 	return a, ok
 }
 
-// Accelerators returns all devices in order of release and name.
+// Accelerators returns all devices by release year and name.
 func (b *Book) Accelerators() []Accelerator {
 	return slices.SortedFunc(maps.Values(b.accelerators), func(x, y Accelerator) int {
 		return cmp.Or(cmp.Compare(x.ReleaseYear, y.ReleaseYear), cmp.Compare(x.Name, y.Name))
 	})
 }
 
-// DidYouMean suggests the machine type, the accelerator or the region that was probably
-// meant by a name that the book does not know (see [document.DidYouMean]).
+// DidYouMean suggests a machine type, accelerator or region similar to an unknown name (see
+// [document.DidYouMean]).
 func (b *Book) DidYouMean(name string) string {
 	var names []string
 	for _, m := range b.catalog {
@@ -77,7 +75,7 @@ func (b *Book) DidYouMean(name string) string {
 	return document.DidYouMean(name, slices.Concat(names, b.Regions()))
 }
 
-// Regions returns the regions of which the book holds a price, in order.
+// Regions returns the regions with at least one price, sorted.
 func (b *Book) Regions() []string {
 	regions := map[string]bool{}
 	for _, prices := range []map[key]Entry{b.base, b.overlay} {
@@ -90,10 +88,10 @@ func (b *Book) Regions() []string {
 	return slices.Sorted(maps.Keys(regions))
 }
 
-// Price returns the price of a unit of what a cloud sells in a region: Compute machines by
-// their type, Rates by their item, and machines of managed services by the service's name
-// ("sagemaker", "rds:postgres", "opensearch"). A price without a region holds in all of
-// them. An empty term is OnDemand. It wraps ErrUnpriced where the book has none.
+// Price returns the unit price of a cloud's offer in a region: of Compute by machine type, of Rates
+// by item, and of machines of a managed service by the service's name ("sagemaker", "rds:postgres",
+// "opensearch"). A price without a region applies to all. An empty term is OnDemand. It wraps
+// ErrUnpriced if there is no price.
 func (b *Book) Price(cloud, service, sku, region string, term Term) (Price, error) {
 	k := key{cloud, service, sku, region, cmp.Or(term, OnDemand)}
 	if p, ok := b.find(k); ok {
@@ -116,20 +114,19 @@ func (b *Book) Price(cloud, service, sku, region string, term Term) (Price, erro
 	return Price{}, fmt.Errorf("%s price of %s in %s: %s: %w", service, named(sku), named(region), hint, ErrUnpriced)
 }
 
-// OnDemand returns the price of an hour of a machine of AWS on demand: Linux without a
-// paid license, shared tenancy. It wraps ErrUnpriced where the book has none.
+// OnDemand returns the hourly on-demand price of an AWS machine: Linux without a paid license,
+// shared tenancy. It wraps ErrUnpriced if there is none.
 func (b *Book) OnDemand(machineType, region string) (Price, error) {
 	return b.Price(AWS, Compute, machineType, region, OnDemand)
 }
 
-// Spot returns the spot price of an hour of a machine of AWS, the median over the zones
-// of the region on its date. It wraps ErrUnpriced where the book has none.
+// Spot returns the hourly spot price of an AWS machine, the median over the region's zones on its
+// date. It wraps ErrUnpriced if there is none.
 func (b *Book) Spot(machineType, region string) (Price, error) {
 	return b.Price(AWS, Compute, machineType, region, Spot)
 }
 
-// MachineRate returns the price of a machine of AWS, as a spot machine or on demand; nil where the
-// book has none.
+// MachineRate returns the spot or on-demand price of an AWS machine, or nil.
 func (b *Book) MachineRate(machineType, region string, spot bool) *money.Rate {
 	look := b.OnDemand
 	if spot {
@@ -142,10 +139,9 @@ func (b *Book) MachineRate(machineType, region string, spot bool) *money.Rate {
 	return &p.Rate
 }
 
-// Managed returns the price of an hour of a managed service's machine on AWS:
-// "sagemaker" (the type without "ml."), "rds:postgres" and "rds:mysql" (the class,
-// one zone), "opensearch" (the type with its ".search"). It wraps ErrUnpriced
-// where the book has none.
+// Managed returns the hourly price of a machine of a managed AWS service: "sagemaker" (the type
+// without "ml."), "rds:postgres" and "rds:mysql" (the class, one zone), "opensearch" (the type with
+// its ".search"). It wraps ErrUnpriced if there is none.
 func (b *Book) Managed(service, machineType, region string) (Price, error) {
 	if service == "sagemaker" {
 		machineType = strings.TrimPrefix(machineType, "ml.")
@@ -153,13 +149,13 @@ func (b *Book) Managed(service, machineType, region string) (Price, error) {
 	return b.Price(AWS, service, machineType, region, OnDemand)
 }
 
-// Rate returns the price of a unit of an item of AWS; [Price.Cost] takes its tiers into
-// account. It wraps ErrUnpriced where the book has none.
+// Rate returns the unit price of an AWS item; [Price.Cost] applies its tiers. It wraps ErrUnpriced
+// if there is none.
 func (b *Book) Rate(item Item, region string) (Price, error) {
 	return b.Price(AWS, Rates, string(item), region, OnDemand)
 }
 
-// With returns the book with further prices, which take the place of those that it has.
+// With returns the book with further prices, which replace existing ones.
 func (b *Book) With(entries ...Entry) *Book {
 	next := *b
 	if next.overlay = maps.Clone(b.overlay); next.overlay == nil {
@@ -187,8 +183,8 @@ func (b *Book) held(k key) (Entry, bool) {
 	return e, ok
 }
 
-// Entries returns every price of the book, the user's own in place of the embedded
-// ones, in order of cloud, service, name, region and term.
+// Entries returns every price of the book, with the user's prices in place of embedded ones, by
+// cloud, service, name, region and term.
 func (b *Book) Entries() []Entry {
 	all := make([]Entry, 0, len(b.base)+len(b.overlay))
 	for k, e := range b.base {
@@ -203,7 +199,7 @@ func (b *Book) Entries() []Entry {
 	return all
 }
 
-// Own reports whether an entry is the user's own: from an update, not embedded.
+// Own reports whether an entry is the user's: from an update or a file, not embedded.
 func (b *Book) Own(e Entry) bool {
 	_, own := b.overlay[e.key()]
 	return own

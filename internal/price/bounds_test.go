@@ -9,7 +9,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestOwnPricesAreBounded: a file without end is refused, and the book stays as it was.
+// TestOwnPricesAreBounded checks that an endless file is refused and leaves the book unchanged.
 func TestOwnPricesAreBounded(t *testing.T) {
 	book, err := Embedded()
 	if err != nil {

@@ -15,19 +15,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Origin is the source of a catalog, for values that its rows do not have.
+// Origin supplies values that a catalog's rows lack.
 type Origin struct {
 	// Source is cited by every price.
 	Source string
-	// AsOf dates rows that carry no date.
+	// AsOf is the date of rows without one.
 	AsOf time.Time
-	// Cloud is the provider of a catalog that does not name it, such as a file of
-	// one cloud's default rates.
+	// Cloud is the provider of a catalog that does not name one, such as a file of one cloud's
+	// default rates.
 	Cloud string
 }
 
-// ReadCatalog reads prices from a catalog, row by row, and recognizes its kind
-// by the header:
+// ReadCatalog reads prices from a catalog, row by row, and recognizes its kind by the header:
 //
 //   - instance_type, region, on_demand_usd_per_hour, spot_usd_per_hour…: a cloud's
 //     machines by region, with accelerators (SkyPilot's catalogs reduced);
@@ -40,9 +39,9 @@ type Origin struct {
 //   - a JSON object of default rates by OpenCost's names (CPU, RAM, GPU, storage,
 //     …NetworkEgress).
 //
-// Nothing is judged here: zero, doubled and implausible prices are yielded for
-// [Book.Update] to refuse by name. A row that cannot be read ends the sequence with
-// an error that carries its line; an empty price is no row.
+// Prices are not checked here: zero, duplicate and implausible prices are yielded, for
+// [Book.Update] to refuse by name. An invalid row ends the sequence with an error that has its
+// line; a row without a price is skipped.
 func ReadCatalog(r io.Reader, o Origin) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		stopped := false
@@ -56,17 +55,16 @@ func ReadCatalog(r io.Reader, o Origin) iter.Seq2[Entry, error] {
 	}
 }
 
-// errStopped ends a reader whose consumer has had enough.
+// errStopped ends a reader whose consumer stopped early.
 var errStopped = errors.New("stopped")
 
-// catalog is one kind of file.
+// catalog is one format of file.
 type catalog struct {
 	columns []string
 	row     func(t *table, o Origin, emit func(Entry) error) error
 }
 
-// catalogs in the order in which they are recognized: those with more telling
-// columns first.
+// catalogs are the formats in the order of detection: those with more distinctive columns first.
 var catalogs = []catalog{
 	{[]string{"tpu", "region", "on_demand_usd_per_chip_hour", "spot_usd_per_chip_hour"}, (*table).chip},
 	{
@@ -120,14 +118,14 @@ func readCatalog(r io.Reader, o Origin, yield func(Entry) bool) error {
 	return fmt.Errorf("line 1: columns %q are of no catalog known", strings.Join(t.header, ","))
 }
 
-// machine starts an entry for a machine's hour.
+// machine makes the entry of a machine's hourly price.
 func machine(cloud, name, region string, term Term, r money.Rate) Entry {
 	return Entry{
 		Cloud: cloud, Service: Compute, Type: name, Region: region, Term: term, Price: Price{Unit: "hour", Rate: r},
 	}
 }
 
-// need refuses a row whose field is empty.
+// need returns an error if a field is empty.
 func (t *table) need(columns ...string) error {
 	for _, c := range columns {
 		if t.text(c) == "" {
@@ -137,7 +135,7 @@ func (t *table) need(columns ...string) error {
 	return nil
 }
 
-// each emits an entry for every column of prices that is not empty.
+// each yields an entry for every price column that is not empty.
 func (t *table) each(columns map[Term]string, e Entry, emit func(Entry) error) error {
 	for _, term := range []Term{OnDemand, Spot} {
 		c := columns[term]
@@ -233,7 +231,7 @@ func (t *table) excerpt(_ Origin, emit func(Entry) error) error {
 	}
 	e := machine(t.text("provider"), t.text("instance_type"), t.text("region_or_zone"), term, r)
 	if e.Cloud == "gcp" {
-		// GCP's rows are by zone: us-central1-a.
+		// GCP rows are per zone: us-central1-a.
 		if i := strings.LastIndexByte(e.Region, '-'); i > 0 && len(e.Region)-i == 2 &&
 			strings.Contains(e.Region[:i], "-") {
 			e.Region, e.Zone = e.Region[:i], e.Region
@@ -273,7 +271,7 @@ func (t *table) own(_ Origin, emit func(Entry) error) error {
 	return emit(e)
 }
 
-// term reads how a price is bought.
+// term reads the purchase term of a price.
 func (t *table) term() (Term, error) {
 	switch term := Term(strings.ToLower(t.text("term"))); term {
 	case OnDemand, Spot, Reserved, CapacityBlock:
@@ -283,7 +281,7 @@ func (t *table) term() (Term, error) {
 	}
 }
 
-// defaultRates are OpenCost's names of a cloud's default rates.
+// defaultRates maps OpenCost's names of default rates to items.
 var defaultRates = []struct {
 	name string
 	item Item
@@ -297,7 +295,7 @@ var defaultRates = []struct {
 	{"internetNetworkEgress", ItemDefaultEgressInternet, OnDemand},
 }
 
-// maxDocument bounds a JSON document: price lists come as many small ones.
+// maxDocument bounds a JSON document in bytes; price lists consist of many small ones.
 const maxDocument = 4 << 20
 
 // readDefaults reads a cloud's default rates.

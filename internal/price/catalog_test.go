@@ -174,8 +174,8 @@ func TestReadCatalogStops(t *testing.T) {
 	}
 }
 
-// FuzzReadCatalog holds that whatever is read and accepted is a price above zero
-// that survives being saved.
+// FuzzReadCatalog checks that every accepted price is positive and survives a round trip through
+// Save.
 func FuzzReadCatalog(f *testing.F) {
 	f.Add(
 		"instance_type,region,on_demand_usd_per_hour,spot_usd_per_hour,accelerator,accelerator_count\ng4dn.xlarge,us-east-1,0.526,0.2039,T4,1\n")
@@ -183,7 +183,7 @@ func FuzzReadCatalog(f *testing.F) {
 		"provider,region_or_zone,instance_type,gpu,gpu_count,term,usd_per_hour,part\ngcp,us-central1-a,,A100,1,spot,1.4341,GPU alone\ngcp,us-central1-a,x,A100,1,spot,1.4341,VM without GPU\n")
 	f.Add("tpu,region,on_demand_usd_per_chip_hour,spot_usd_per_chip_hour\nTPU v5e,us-central1,700.0,\n")
 	f.Add(`{"CPU": "0.031611", "GPU": "0.95"}`)
-	// Without prices, so that an execution costs what the input does.
+	// Without prices, so that an execution's time depends only on the input.
 	full := book(f)
 	b := &Book{machines: full.machines, accelerators: full.accelerators}
 	f.Fuzz(func(t *testing.T, in string) {

@@ -10,11 +10,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Commitment is the hourly cost of a reserved machine over its term, upfront part included.
+// Commitment is the hourly cost of a reserved machine over its term, upfront payment included.
 type Commitment struct {
 	Cloud, Type, Region string
-	// TermMonths is how long it binds, Payment when it is paid: "all-upfront",
-	// "partial-upfront" or "no-upfront".
+	// TermMonths is the length of the term, Payment is "all-upfront", "partial-upfront" or
+	// "no-upfront".
 	TermMonths int64
 	Payment    string
 	Hourly     money.Rate
@@ -22,13 +22,12 @@ type Commitment struct {
 	AsOf       time.Time
 }
 
-// commitmentColumns is the header of data/commitments.csv. Where a source states neither
-// term nor payment, a price that is cheaper than any shorter term's or later payment's is
-// taken for 36 months all upfront, and the source says that this is inferred.
+// commitmentColumns is the header of data/commitments.csv. If a source states neither term nor
+// payment, a price below those of all shorter terms and later payments is assumed to be 36 months
+// all upfront, and the source says that this is inferred.
 var commitmentColumns = []string{"cloud", "name", "region", "kind", "term_months", "payment", "usd", "source", "as_of"}
 
-// Commitments returns the prices of commitments to a machine type in a region, in the order
-// of their terms and payments.
+// Commitments returns the commitment prices of a machine type in a region, by term and payment.
 func (b *Book) Commitments(cloud, machineType, region string) []Commitment {
 	var out []Commitment
 	for _, c := range b.commitments {

@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestCommitmentsAreTheSources holds every reserved price of the book against the data that
-// it is from, and against the on-demand price: it is cheaper.
-func TestCommitmentsAreTheSources(t *testing.T) {
+// TestCommitmentsMatchSources compares every reserved price of the book with its source data, and
+// checks that it is below the on-demand price.
+func TestCommitmentsMatchSources(t *testing.T) {
 	f, err := os.Open("../../../shared/data/prices/aws_gpu_reserved.csv")
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the shared data is not here")

@@ -8,12 +8,11 @@ import (
 	"sync"
 )
 
-// The embedded book: machines.csv and accelerators.csv hold facts; the other files
-// hold prices in the form of an overlay file, all with source and date. Where a
-// source carries no date of its own, such as a catalog at a commit or a price
-// page, as_of is the day on which the figure was taken into the book. Sizes of CPU
-// families that a source lists at one size only are priced in proportion to it,
-// and say so. What no source confirms is not in the book.
+// The embedded book: machines.csv and accelerators.csv hold facts; the other files hold prices in
+// the overlay format, each with source and date. If a source has no date, such as a catalog at a
+// commit or a price page, as_of is the day on which the price was added. Sizes of CPU families that
+// a source lists at one size only are priced in proportion, and say so. Unconfirmed prices are left
+// out.
 //
 //go:embed data/*.csv
 var data embed.FS
@@ -21,8 +20,8 @@ var data embed.FS
 // priceFiles are the parts of the embedded book that hold prices.
 var priceFiles = []string{"data/on_demand.csv", "data/spot.csv", "data/managed.csv", "data/rates.csv"}
 
-// Embedded returns the book that ships in the binary. It is parsed once; every
-// call returns a Book of its own, to which Load can add.
+// Embedded returns the book that is embedded in the binary. It is parsed once; every call returns a
+// separate Book, to which Load can add.
 func Embedded() (*Book, error) {
 	b, err := embedded()
 	if err != nil {

@@ -19,7 +19,7 @@ func book(t testing.TB) *Book {
 	return b
 }
 
-// regions for which the book has machine prices.
+// regions that must have machine prices.
 var regions = []string{
 	"us-east-1", "us-east-2", "us-west-2", "ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "ap-northeast-1",
 	"ap-southeast-2",
@@ -69,8 +69,8 @@ func TestEmbeddedPrices(t *testing.T) {
 	}
 }
 
-// TestGeneralFamilies: the t, m, c, r, i and d families of Intel, AMD and Graviton are in
-// the book with all their sizes from large on.
+// TestGeneralFamilies checks that the book has the t, m, c, r, i and d families of Intel, AMD and
+// Graviton in all sizes from large up.
 func TestGeneralFamilies(t *testing.T) {
 	b := book(t)
 	for _, family := range strings.Fields("t2 t3 t3a t4g m4 m5 m5a m5ad m5d m5dn m5n m6a m6g m6gd m6i m6id m7a m7g " +
@@ -164,7 +164,7 @@ func TestUnpriced(t *testing.T) {
 	}
 }
 
-func TestEveryEntryIsWhole(t *testing.T) {
+func TestEveryEntryIsComplete(t *testing.T) {
 	b := book(t)
 	for _, e := range b.Entries() {
 		if reason := Check(e); reason != "" {
@@ -189,9 +189,9 @@ func TestEveryEntryIsWhole(t *testing.T) {
 	}
 }
 
-// TestOwnPricesPassQuarantine feeds the book to itself: what ships must be
-// plausible by the bands that judge updates.
-func TestOwnPricesPassQuarantine(t *testing.T) {
+// TestEmbeddedPricesPassQuarantine updates the book with itself: embedded prices must pass the checks of
+// updates.
+func TestEmbeddedPricesPassQuarantine(t *testing.T) {
 	b := book(t)
 	for _, from := range []*Book{b, {machines: b.machines, accelerators: b.accelerators}} {
 		next, accepted, refused := from.Update(slices.Values(b.Entries()))

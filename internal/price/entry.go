@@ -11,21 +11,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Term is how something is bought.
+// Term is the way something is bought.
 type Term string
 
 // The terms.
 const (
 	OnDemand Term = "on-demand"
 	Spot     Term = "spot"
-	// Reserved prices are read so that they can be refused by name: without their
-	// term and upfront part they cannot be compared.
+	// Reserved prices are read so that they can be refused by name: they cannot be compared without
+	// their term and upfront payment.
 	Reserved Term = "reserved"
-	// CapacityBlock prices are paid up front for a window, not by the hour.
+	// CapacityBlock prices are paid up front for a time window, not by the hour.
 	CapacityBlock Term = "capacity-block"
 )
 
-// Part marks an entry as half of a price, as some catalogs state it.
+// Part marks an entry as one part of a price, as in some catalogs.
 type Part string
 
 // The parts of a machine's price.
@@ -35,38 +35,38 @@ const (
 	WithoutGPU Part = "VM without GPU"
 )
 
-// Compute and Rate are the services of entries that are machines and items;
-// others are managed services by name: "sagemaker", "rds:postgres", "opensearch".
-// GPUs is that of GPUs which are priced by themselves.
+// Compute and Rate are the services of entries that are machines and items. Managed services use
+// their names: "sagemaker", "rds:postgres", "opensearch". GPUs is the service of GPUs that are
+// priced on their own.
 const (
 	Compute = "compute"
 	Rates   = "rate"
 	GPUs    = "gpu"
 )
 
-// Entry is one price and what it is the price of.
+// Entry is one price with its identity.
 type Entry struct {
 	Cloud string // "aws"
 	// Service is Compute, Rates or the name of a managed service.
 	Service string
-	// Type is the machine type, without the prefix of SageMaker ("ml.").
+	// Type is the machine type, without SageMaker's prefix ("ml.").
 	Type string
-	// Item is set when Service is Rates.
+	// Item is set if Service is Rates.
 	Item Item
-	// Region is empty for a price that holds everywhere. Zone is set only where a
-	// source prices zones apart.
+	// Region is empty for a price that applies everywhere. Zone is set only if the source prices
+	// zones separately.
 	Region, Zone string
 	Term         Term
 	Part         Part
-	// Above is the quantity from which on the price holds, where a source states each tier of an
-	// item by itself; 0 is a price from the first unit on.
+	// Above is the quantity above which the price applies, if a source lists each tier of an item
+	// separately; 0 for a price from the first unit on.
 	Above int64
-	// Accelerator and AcceleratorMilli describe a machine that the book need not
-	// know; empty where the source does not say.
+	// Accelerator and AcceleratorMilli describe a machine that may be missing in the book; empty if
+	// the source does not say.
 	Accelerator      string
 	AcceleratorMilli int64
 	Price            Price
-	// Line is where it stands in its source; 0 not known.
+	// Line is the line in the source; 0 if unknown.
 	Line int
 }
 
@@ -114,8 +114,8 @@ func milli(n int64) string {
 	return fmt.Sprintf("%.3g", float64(n)/perDevice)
 }
 
-// whole returns an error for an incomplete entry; nil when it is complete.
-func (e Entry) whole() error {
+// checkComplete returns an error if an entry is incomplete.
+func (e Entry) checkComplete() error {
 	switch {
 	case e.Cloud == "":
 		return errors.New("no cloud")
@@ -163,10 +163,10 @@ func (e Entry) whole() error {
 	return nil
 }
 
-// maxName bounds a name; sources stay below maxField when an update adds to them.
+// maxName bounds the length of a name, below maxField so that an update can append to a source.
 const maxName = maxField - 100
 
-// plain refuses a name that would not print or not be read again as it is.
+// plain refuses a name that would not print or not survive a round trip.
 func plain(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -177,7 +177,7 @@ func plain(name string) error {
 	return nil
 }
 
-// rates are all the rates of a price, tiers included.
+// rates returns the rates of all tiers.
 func (p Price) rates() []money.Rate {
 	all := []money.Rate{p.Rate}
 	for _, t := range p.Tiers {
@@ -186,7 +186,7 @@ func (p Price) rates() []money.Rate {
 	return all
 }
 
-// samePrice reports whether two prices cost the same, whatever their sources say.
+// samePrice reports whether two prices cost the same, regardless of their sources.
 func samePrice(a, b Price) bool {
 	if a.Unit != b.Unit || a.Rate != b.Rate || len(a.Tiers) != len(b.Tiers) {
 		return false
@@ -199,5 +199,5 @@ func samePrice(a, b Price) bool {
 	return true
 }
 
-// day is a date in UTC.
+// day returns the UTC date.
 func day(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// The headers of the book's own files. A file with another header is refused, so
-// that a mistyped column is not silently empty.
+// The headers of the book's own files. Other headers are refused, so that a mistyped column is not
+// silently empty.
 var (
 	entryColumns = []string{"cloud", "service", "name", "region", "term", "above", "usd", "unit",
 		"accelerator", "accelerators", "source", "as_of"}
@@ -26,10 +26,10 @@ var (
 		"precision", "fp8_tflops", "tdp_watts", "mig", "release_year", "source", "as_of"}
 )
 
-// maxField bounds a field of any file that is read: names and sources are short.
+// maxField bounds a field of any file: names and sources are short.
 const maxField = 400
 
-// table reads a CSV file row by row, fields by column name, errors with the line.
+// table reads a CSV file row by row, with fields by column name and errors with the line.
 type table struct {
 	r       *csv.Reader
 	columns map[string]int
@@ -38,7 +38,7 @@ type table struct {
 	line    int
 }
 
-// newTable reads the header. A byte order mark before it is left out.
+// newTable reads the header, after an optional byte order mark.
 func newTable(r io.Reader) (*table, error) {
 	t := &table{r: csv.NewReader(r), columns: map[string]int{}}
 	t.r.ReuseRecord = true
@@ -61,7 +61,7 @@ func newTable(r io.Reader) (*table, error) {
 	return t, nil
 }
 
-// strict refuses a header that is not exactly want.
+// strict returns an error unless the header is exactly want.
 func (t *table) strict(want []string) error {
 	if !slices.Equal(t.header, want) {
 		return fmt.Errorf("line 1: the header is %q, not %q", strings.Join(t.header, ","), strings.Join(want, ","))
@@ -69,7 +69,7 @@ func (t *table) strict(want []string) error {
 	return nil
 }
 
-// next reads a row; io.EOF ends the table. Row errors carry their line already.
+// next reads a row; io.EOF ends the table. Errors include the line.
 func (t *table) next() error {
 	row, err := t.r.Read()
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *table) has(columns ...string) bool {
 	return true
 }
 
-// text returns a field without surrounding spaces; empty where the column is not.
+// text returns a field without surrounding spaces; empty if the column is absent.
 func (t *table) text(column string) string {
 	i, ok := t.columns[column]
 	if !ok {
@@ -111,7 +111,7 @@ func (t *table) errorf(format string, args ...any) error {
 	return fmt.Errorf("line %d: "+format, append([]any{t.line}, args...)...)
 }
 
-// count reads a whole number that is not negative; empty is 0.
+// count reads a non-negative integer; empty is 0.
 func (t *table) count(column string) (int64, error) {
 	s := t.text(column)
 	if s == "" {
@@ -124,7 +124,7 @@ func (t *table) count(column string) (int64, error) {
 	return n, nil
 }
 
-// figure reads a measurement that is not negative; empty is 0.
+// figure reads a non-negative number; empty is 0.
 func (t *table) figure(column string) (float64, error) {
 	s := t.text(column)
 	if s == "" {
@@ -137,7 +137,7 @@ func (t *table) figure(column string) (float64, error) {
 	return f, nil
 }
 
-// thousandths reads a decimal with up to three digits after the point; empty is 0.
+// thousandths reads a decimal with up to three fractional digits; empty is 0.
 func (t *table) thousandths(column string) (int64, error) {
 	s := t.text(column)
 	if s == "" {
@@ -159,7 +159,7 @@ func parseThousandths(s string) (int64, error) {
 	return int64(r / unit), nil
 }
 
-// rate reads dollars a unit.
+// rate reads dollars per unit.
 func (t *table) rate(column string) (money.Rate, error) {
 	r, err := parseUSD(t.text(column))
 	if err != nil {
@@ -168,8 +168,8 @@ func (t *table) rate(column string) (money.Rate, error) {
 	return r, nil
 }
 
-// parseUSD reads dollars a unit. Digits beyond the pico-dollar, which catalogs
-// print from binary floats, are rounded half up.
+// parseUSD reads dollars per unit. Digits below a pico-dollar, which catalogs print from binary
+// floats, are rounded half up.
 func parseUSD(s string) (money.Rate, error) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	const digits = 12
@@ -186,7 +186,7 @@ func parseUSD(s string) (money.Rate, error) {
 	return r + 1, nil
 }
 
-// asOf reads the day in the column as_of, or a time of which the day counts.
+// asOf reads the column as_of as a date, or a time truncated to its date.
 func (t *table) asOf() (time.Time, error) {
 	d, err := parseDate(t.text("as_of"))
 	if err != nil {
@@ -204,12 +204,11 @@ func parseDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a date (2026-07-06)", s)
 }
 
-// dated reports whether a price can be of that date: clouds began in 2006.
+// dated reports whether a price can have this date: clouds began in 2006.
 func dated(d time.Time) bool { return d.UTC().Year() >= 2000 && d.UTC().Year() < 2200 }
 
-// readEntries reads the book's own form of prices into held. Rows of one price
-// stand together, its tiers in rising order of above. A row that is incomplete,
-// repeated, zero or negative is an error with its line.
+// readEntries reads prices in the book's own format into held. The tiers of a price are adjacent
+// and ascending in above. An incomplete, repeated, zero or negative row is an error with its line.
 func readEntries(r io.Reader, held map[key]Entry) error {
 	var last key
 	seen := map[key]bool{}
@@ -229,11 +228,11 @@ func readEntries(r io.Reader, held map[key]Entry) error {
 			if first.Price.Source != e.Price.Source || !first.Price.AsOf.Equal(e.Price.AsOf) {
 				return t.errorf("a tier of %s has another source or date than its first rate", e)
 			}
-			// Clipped: the slice may be shared with a book that is in use.
+			// Clip first: the slice may be shared with a book in use.
 			first.Price.Tiers = append(slices.Clip(first.Price.Tiers), Tier{Above: above, Rate: e.Price.Rate})
 			e = first
 		}
-		if err := e.whole(); err != nil {
+		if err := e.checkComplete(); err != nil {
 			return t.errorf("%w", err)
 		}
 		seen[k], last = true, k

@@ -120,8 +120,8 @@ func TestTiersAreNotShared(t *testing.T) {
 	}
 }
 
-// anEntry draws an entry that a book can hold.
-func anEntry(t *rapid.T) Entry {
+// genEntry generates a valid entry.
+func genEntry(t *rapid.T) Entry {
 	name := rapid.StringMatching(`[a-z][a-z0-9.,"' -]{0,10}[a-z0-9]`)
 	e := Entry{
 		Cloud: name.Draw(t, "cloud"), Service: Compute, Type: name.Draw(t, "type"), Region: name.Draw(t, "region"),
@@ -151,8 +151,8 @@ func TestSaveAndLoadRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &Book{overlay: map[key]Entry{}}
 		for range rapid.IntRange(0, 8).Draw(t, "entries") {
-			e := anEntry(t)
-			if err := e.whole(); err != nil {
+			e := genEntry(t)
+			if err := e.checkComplete(); err != nil {
 				t.Fatalf("%+v: %v", e, err)
 			}
 			b.overlay[e.key()] = e
@@ -180,8 +180,7 @@ func TestSaveAndLoadRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzLoad holds that what loads can be saved and loads the same again, and that
-// no price in it is zero or below.
+// FuzzLoad checks that loaded prices are positive and survive a round trip.
 func FuzzLoad(f *testing.F) {
 	f.Add(ownHeader + "aws,compute,g6.xlarge,us-east-1,on-demand,,0.8,hour,L4,1,x,2026-01-02\n")
 	f.Add(ownHeader +
@@ -196,7 +195,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// roundTrip fails when a book's own prices do not survive being saved.
+// roundTrip fails if a book's overlay does not survive a round trip through Save and Load.
 func roundTrip(t *testing.T, b *Book) {
 	t.Helper()
 	var first, second bytes.Buffer

@@ -2,11 +2,10 @@ package price
 
 import "strings"
 
-// Item is something priced by quantity that is not a machine.
+// Item is a priced unit other than a machine.
 type Item string
 
-// The items. A GiB is 2^30 bytes: what the providers' price lists call GB of
-// storage and transfer.
+// The items. A GiB is 2^30 bytes, which the providers' price lists call GB.
 const (
 	ItemGP2      Item = "ebs:gp2"
 	ItemGP3      Item = "ebs:gp3"
@@ -15,13 +14,12 @@ const (
 	ItemST1      Item = "ebs:st1"
 	ItemSC1      Item = "ebs:sc1"
 	ItemMagnetic Item = "ebs:standard"
-	// ItemGP3IOPS is priced above the free 3,000, ItemGP3Throughput above the free
-	// 125 MiB/s.
+	// ItemGP3IOPS is charged above the included 3,000, ItemGP3Throughput above the included 125
+	// MiB/s.
 	ItemGP3IOPS       Item = "ebs:gp3:iops"
 	ItemGP3Throughput Item = "ebs:gp3:throughput"
 	ItemIO1IOPS       Item = "ebs:io1:iops"
-	// ItemIO2IOPS has tiers, counted for each volume: above 32,000 and above
-	// 64,000.
+	// ItemIO2IOPS has tiers for each volume: above 32,000 and above 64,000.
 	ItemIO2IOPS         Item = "ebs:io2:iops"
 	ItemSnapshot        Item = "snapshot"
 	ItemSnapshotArchive Item = "snapshot:archive"
@@ -45,7 +43,7 @@ const (
 	ItemS3ReducedRedundancy  Item = "s3:REDUCED_REDUNDANCY"
 	ItemS3ExpressOneZone     Item = "s3:EXPRESS_ONEZONE"
 
-	// Transitions are requests that a lifecycle rule makes, one for each object.
+	// Transitions are lifecycle requests, one per object.
 	ItemS3ToStandardIA         Item = "s3:transition:STANDARD_IA"
 	ItemS3ToOneZoneIA          Item = "s3:transition:ONEZONE_IA"
 	ItemS3ToIntelligentTiering Item = "s3:transition:INTELLIGENT_TIERING"
@@ -76,8 +74,7 @@ const (
 	ItemRDSIO2       Item = "rds:storage:io2"
 	ItemRDSMagnetic  Item = "rds:storage:standard"
 	ItemOpenSearchGP Item = "opensearch:storage:gp3"
-	// ItemRDSGP3IOPS and ItemRDSGP3Throughput are priced above a baseline that depends on the
-	// engine and the size.
+	// ItemRDSGP3IOPS and ItemRDSGP3Throughput are charged above a baseline by engine and size.
 	ItemRDSGP3IOPS       Item = "rds:iops:gp3"
 	ItemRDSGP3Throughput Item = "rds:throughput:gp3"
 	ItemRDSIO1IOPS       Item = "rds:iops:io1"
@@ -105,7 +102,7 @@ const (
 	ItemEgressRegion   Item = "egress:region"
 	ItemEgressZone     Item = "egress:zone" // in each direction
 
-	// A cloud's default rates, for machines of which nothing else is known.
+	// A cloud's default rates, for machines without a price of their own.
 	ItemDefaultVCPU    Item = "default:vcpu"
 	ItemDefaultMemory  Item = "default:memory"
 	ItemDefaultGPU     Item = "default:gpu"
@@ -117,7 +114,7 @@ const (
 	ItemDefaultEgressZone     Item = "default:egress:zone"
 )
 
-// units of items by name, or by the longest prefix that ends in a colon.
+// units maps an item, or the longest matching prefix that ends in a colon, to its unit.
 var units = map[Item]string{
 	"ebs:": "GiB-month", ItemGP3IOPS: "IOPS-month", ItemGP3Throughput: "MiBps-month", ItemIO1IOPS: "IOPS-month",
 	ItemIO2IOPS:  "IOPS-month",
@@ -138,8 +135,8 @@ var units = map[Item]string{
 	"default:egress:": "GiB",
 }
 
-// Unit returns what the item is priced by: "GiB-month", "hour", "request", "GiB".
-// It is empty for an item that is none.
+// Unit returns the item's unit: "GiB-month", "hour", "request", "GiB". It is empty for an unknown
+// item.
 func (i Item) Unit() string {
 	if strings.HasSuffix(string(i), ":") {
 		return ""

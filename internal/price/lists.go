@@ -10,15 +10,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// List is a part of the AWS Price List that is read for one region: a service, with the values
-// that attributes of its products have. Without attributes all products of the service are read.
+// List is a part of the AWS Price List to read for one region: a service, filtered by attributes of
+// its products. Without attributes all products are read.
 type List struct {
 	Service    string
 	Attributes map[string]string
 }
 
-// Lists are the parts of the Price List that hold a price of the book. The attributes of machines
-// name Linux on shared tenancy without a license, and leave out what reservations pay.
+// Lists returns the parts of the Price List that hold prices of the book. The attributes of
+// machines select Linux on shared tenancy without a license, and exclude reservations.
 func Lists() []List {
 	family := func(name string) map[string]string { return map[string]string{"productFamily": name} }
 	lists := []List{
@@ -49,22 +49,21 @@ func Lists() []List {
 	return lists
 }
 
-// listedItem is a product of the Price List that is an item of the book.
+// listedItem maps a product of the Price List to items of the book.
 type listedItem struct {
-	// service is the code of its service. family is its product family where the service has many
-	// products, and otherwise empty: all products of the service are read.
+	// service is the service code. family is the product family, or empty for services that are
+	// read completely.
 	service, family string
-	// usage is its usage type without the prefix of a region.
+	// usage is the usage type without the region prefix.
 	usage string
-	// where are values that its other attributes have.
+	// where holds required values of other attributes.
 	where map[string]string
-	// unit is the list's unit, with the number of the book's units in it; 0 is one.
+	// unit is the list's unit and the number of the book's units in it; 0 means one.
 	unit string
 	per  int64
-	// free is true if its first units may cost nothing, for the account as a whole.
+	// free is true if the first units may be free for the account as a whole.
 	free bool
-	// above is the quantity from which on its price holds, where the list states each tier of an
-	// item as a product.
+	// above is the quantity above which the price applies, if the list has a product for each tier.
 	above int64
 	items []Item
 }
@@ -77,12 +76,12 @@ const (
 	listBytes   = "GB"
 )
 
-// mibInGiB is how many MiB/s are in the unit by which the list prices throughput of gp3 volumes.
-const mibInGiB = 1024
+// mibPerGiB is the number of MiB/s in the unit of gp3 throughput prices.
+const mibPerGiB = 1024
 
-// listed are the products of the Price List that are items of the book.
+// listed maps products of the Price List to items.
 //
-// Source: AWS Price List of the services; usage types as in AWS's Cost and Usage Reports.
+// Source: AWS Price List of the services; usage types as in the Cost and Usage Report.
 var listed = slices.Concat(volumes(), []listedItem{
 	{
 		service: "AmazonEC2", family: "System Operation", usage: "EBS:VolumeP-IOPS.gp3", unit: listIOPS,
@@ -106,7 +105,7 @@ var listed = slices.Concat(volumes(), []listedItem{
 	},
 	{
 		service: "AmazonEC2", family: "Provisioned Throughput", usage: "EBS:VolumeP-Throughput.gp3", unit: "GiBps-mo",
-		per: mibInGiB, items: []Item{ItemGP3Throughput},
+		per: mibPerGiB, items: []Item{ItemGP3Throughput},
 	},
 	{
 		service: "AmazonEC2", family: "Storage Snapshot", usage: "EBS:SnapshotUsage", unit: listStorage,
@@ -243,7 +242,7 @@ var listed = slices.Concat(volumes(), []listedItem{
 	{service: "AmazonES", usage: "ES:PIOPS", unit: listIOPS, items: []Item{"opensearch:iops:io1"}},
 }, databaseStorage())
 
-// volumes are the volume types of EBS.
+// volumes returns the volume types of EBS.
 func volumes() (all []listedItem) {
 	for _, kind := range []struct {
 		usage string
@@ -260,8 +259,8 @@ func volumes() (all []listedItem) {
 	return all
 }
 
-// databaseStorage is the storage of databases of RDS in one zone, of the engines that have no
-// price of their own for it.
+// databaseStorage returns single-zone storage of RDS, for engines without a storage price of their
+// own.
 func databaseStorage() (all []listedItem) {
 	for _, kind := range []struct {
 		family, usage, unit string
@@ -284,15 +283,15 @@ func databaseStorage() (all []listedItem) {
 	return all
 }
 
-// regionPrefix begins usage types of most regions: "USW2-BoxUsage:m5.large".
+// regionPrefix matches the region at the start of a usage type: "USW2-BoxUsage:m5.large".
 var regionPrefix = lazyregexp.New(`^(EU|[A-Z]{3,4}\d)-`)
 
-// bareUsage is a usage type without the prefix of its region.
+// bareUsage returns a usage type without its region prefix.
 func bareUsage(usage string) string {
 	return strings.TrimPrefix(usage, regionPrefix.FindString(usage))
 }
 
-// listedAs returns the item of the list that a product is.
+// listedAs returns the listed item of a product.
 func (p product) listedAs() (listedItem, bool) {
 	a := p.Product.Attributes
 	usage, code := bareUsage(a["usagetype"]), cmp.Or(a["servicecode"], p.ServiceCode)
@@ -306,8 +305,7 @@ func (p product) listedAs() (listedItem, bool) {
 	return listedItem{}, false
 }
 
-// databaseEngines are the engines of RDS by the list's names of engine and edition, which begin
-// the names of editions that RDS has.
+// databaseEngines maps the list's engine and edition to the prefix of RDS engine names.
 var databaseEngines = map[[2]string]string{
 	{"PostgreSQL", ""}: "postgres", {"MySQL", ""}: "mysql", {"MariaDB", ""}: "mariadb",
 	{"Aurora PostgreSQL", ""}: "aurora-postgresql", {"Aurora MySQL", ""}: "aurora-mysql",
@@ -317,7 +315,7 @@ var databaseEngines = map[[2]string]string{
 	{"Db2", "Standard"}: "db2-se", {"Db2", "Advanced"}: "db2-ae",
 }
 
-// database identifies the database of a product, in one zone and with its license model.
+// database identifies the single-zone database of a product and its license model.
 func (p product) database() (service string, ok bool) {
 	a := p.Product.Attributes
 	if p.Product.ProductFamily != "Database Instance" || a["instanceType"] == "" ||
@@ -344,11 +342,11 @@ func (p product) database() (service string, ok bool) {
 	return service, true
 }
 
-// listedServices are the managed services whose machines the lists hold.
+// listedServices are the managed services with machine prices in the lists.
 var listedServices = []string{"sagemaker", "redshift", "opensearch", "docdb", "neptune"}
 
-// Updates reports whether [Lists] and the spot price history hold the prices of what a cloud sells:
-// of a service, and of an item where the service is [Rates].
+// Updates reports whether [Lists] and the spot price history cover a price: of a cloud's service,
+// or of an item if the service is [Rates].
 func Updates(cloud, service, sku string) bool {
 	if cloud != AWS {
 		return false

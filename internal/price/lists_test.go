@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// listedProduct is a document of the Price List with one price from the first unit on, at Oregon.
+// listedProduct returns a Price List document of Oregon with one price from the first unit on.
 func listedProduct(service, family, usage, attributes, unit, usd string) string {
 	return listedTiers(service, family, usage, attributes,
 		fmt.Sprintf(`"p":{"unit":%q,"beginRange":"0","pricePerUnit":{"USD":%q}}`, unit, usd))
@@ -36,7 +36,7 @@ func rdsMachine(class, engine, edition, license string) string {
 		engine, edition, license)
 }
 
-// priceListProducts are documents of each part of the Price List, by the prices that they hold.
+// priceListProducts are documents of each part of the Price List, by their expected prices.
 var priceListProducts = []struct{ document, want string }{
 	{listedProduct("AmazonEC2", "Storage", "USW2-EBS:VolumeUsage.gp2", "", "GB-Mo", "0.11"), "ebs:gp2 0.11"},
 	{listedProduct("AmazonEC2", "Storage", "USW2-EBS:VolumeUsage.gp3", "", "GB-Mo", "0.081"), "ebs:gp3 0.081"},
@@ -173,7 +173,7 @@ var priceListProducts = []struct{ document, want string }{
 		"efs:ARCHIVE 0.0081",
 	},
 	{listedProduct("AmazonEKS", "Compute", "USW2-AmazonEKS-Hours:perCluster", "", "hours", "0.11"), "eks 0.11"},
-	// What is free is free for the account as a whole.
+	// The free allowance applies to the account as a whole.
 	{listedTiers("AmazonDynamoDB", "Provisioned IOPS", "USW2-ReadCapacityUnit-Hrs", `"group":"DDB-ReadUnits"`,
 		`"a":{"unit":"ReadCapacityUnit-Hrs","beginRange":"0","pricePerUnit":{"USD":"0"}},"b":{"unit":"ReadCapacityUnit-Hrs","beginRange":"18600","pricePerUnit":{"USD":"0.000131"}}`),
 		"dynamodb:read 0.000131"},
@@ -253,7 +253,7 @@ var priceListProducts = []struct{ document, want string }{
 	},
 }
 
-// priceListMachines are documents of machines of managed services.
+// priceListMachines are documents of managed services' machines.
 var priceListMachines = []struct{ document, want string }{
 	{
 		listedProduct("AmazonRDS", "Database Instance", "USW2-InstanceUsage:db.m6g.large",
@@ -288,7 +288,7 @@ var priceListMachines = []struct{ document, want string }{
 		"opensearch r6g.large.search 0.168"},
 }
 
-// described returns the prices of a document: items or machines.
+// described returns the prices of items or machines in a document.
 func described(t *testing.T, document string) string {
 	t.Helper()
 	found, err := ParseProduct([]byte(document))
@@ -312,9 +312,9 @@ func described(t *testing.T, document string) string {
 	return strings.Join(parts, ", ")
 }
 
-// TestPriceListHoldsWhatUpdatesAreSaidTo: for every item that an error says an update reads there
-// is a product, and a list that is asked for holds it.
-func TestPriceListHoldsWhatUpdatesAreSaidTo(t *testing.T) {
+// TestUpdatableItemsAreInPriceList checks that every item that an error says an update reads
+// has a product that passes the filters of a list.
+func TestUpdatableItemsAreInPriceList(t *testing.T) {
 	items := map[string]bool{}
 	for _, p := range slices.Concat(priceListProducts, priceListMachines) {
 		if got := described(t, p.document); got != p.want {
@@ -353,7 +353,7 @@ func TestPriceListHoldsWhatUpdatesAreSaidTo(t *testing.T) {
 	}
 }
 
-// holds reports whether a list's filters let a document through.
+// holds reports whether a document passes a list's filters.
 func holds(l List, document string) bool {
 	attributes := maps.Clone(l.Attributes)
 	family, ok := attributes["productFamily"]
@@ -362,8 +362,8 @@ func holds(l List, document string) bool {
 		(!ok || strings.Contains(document, fmt.Sprintf(`"productFamily":%q`, family)))
 }
 
-// TestItemsWithoutAList: an error about an item that no list holds says what else to do.
-func TestItemsWithoutAList(t *testing.T) {
+// TestErrorOfUnlistedItems checks that the error about an item in no list suggests another way.
+func TestErrorOfUnlistedItems(t *testing.T) {
 	for _, name := range []struct{ cloud, service, sku string }{
 		{AWS, Rates, "fsx:ontap:ssd"}, {AWS, Rates, string(ItemClusterExtended)}, {AWS, "rds:rust", "db.m5.large"},
 		{"gcp", Compute, "a2-highgpu-1g"},
@@ -376,8 +376,8 @@ func TestItemsWithoutAList(t *testing.T) {
 	}
 }
 
-// TestListedProductsOfOtherKinds are left out, though their names are alike.
-func TestListedProductsOfOtherKinds(t *testing.T) {
+// TestSkipsSimilarProducts checks that products with similar names are skipped.
+func TestSkipsSimilarProducts(t *testing.T) {
 	for _, document := range []string{
 		listedProduct("AWSELB", "Load Balancer-Application", "USW2-TS-LoadBalancerUsage", "", "Hrs", "0.0055"),
 		listedProduct("AmazonRDS", "Database Storage", "USW2-RDS:Multi-AZ-GP3-Storage", rdsStorage("Any", "Multi-AZ"),
@@ -408,11 +408,11 @@ func TestListedProductsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestUpdateJoinsTiers: tiers that are products of their own become tiers of the item, whatever
-// their order; a tier without the first price is refused.
+// TestUpdateJoinsTiers checks that tiers listed as separate products become tiers of one item in
+// any order, and that a tier without the first price is refused.
 func TestUpdateJoinsTiers(t *testing.T) {
 	var entries []Entry
-	for _, i := range []int{11, 9, 10} { // the third, the first and the second tier of io2
+	for _, i := range []int{11, 9, 10} { // the third, first and second tier of io2
 		found, err := ParseProduct([]byte(priceListProducts[i].document))
 		if err != nil {
 			t.Fatal(err)

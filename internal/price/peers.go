@@ -29,13 +29,13 @@ func (u *update) againstPeers() func(*candidate) string {
 	}
 }
 
-// priced is the price of one device at one place.
+// priced is the price of one device in one region.
 type priced struct {
 	key  key
 	rate money.Rate
 }
 
-// field is the on-demand prices of machines per device, in the book with the update over it.
+// field indexes on-demand machine prices per device, of the updated book.
 type field struct {
 	book     *Book
 	bands    Bands
@@ -50,7 +50,7 @@ func (u *update) field() *field {
 		rates: map[Item][]priced{},
 	}
 	fresh := map[key]bool{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		fresh[c.key()] = true
 		f.add(c.Entry)
 	}
@@ -78,7 +78,7 @@ func (f *field) add(e Entry) {
 	}
 }
 
-// perAccelerator is the machine's price over its devices.
+// perAccelerator returns the machine's price divided by its devices.
 func perAccelerator(e Entry) (money.Rate, bool) {
 	if e.AcceleratorMilli <= 0 || e.Accelerator == "" {
 		return 0, false
@@ -90,7 +90,7 @@ func perAccelerator(e Entry) (money.Rate, bool) {
 	return money.Rate(v), true
 }
 
-// others are the peers that are not the price of the same type.
+// others returns the peers of other machine types.
 func others(all []priced, of key) []money.Rate {
 	var rates []money.Rate
 	for _, p := range all {
@@ -102,12 +102,11 @@ func others(all []priced, of key) []money.Rate {
 	return rates
 }
 
-// leastPeers is how many prices must be against a price before it is refused for
-// them.
-const leastPeers = 2
+// minPeers is the minimum number of contradicting prices for a refusal.
+const minPeers = 2
 
-// same compares with other machines that have the accelerator. Spot is cheap for
-// good reasons and is reported only if it is more expensive.
+// same compares with other machines with the same accelerator. Spot prices can be low for good
+// reasons, so only high ones are reported.
 func (f *field) same(c *candidate) string {
 	mine, ok := perAccelerator(c.Entry)
 	if !ok {
@@ -117,14 +116,14 @@ func (f *field) same(c *candidate) string {
 	if len(peers) == 0 || c.Term == Spot && mine < peers[len(peers)/2] {
 		return ""
 	}
-	if !outvoted(mine, peers, f.bands.Same, leastPeers) {
+	if !outvoted(mine, peers, f.bands.Same, minPeers) {
 		return ""
 	}
 	return fmt.Sprintf("%s an hour for one %s is more than %g times off others' %s", mine, c.Accelerator, f.bands.Same,
 		peers[len(peers)/2])
 }
 
-// similar compares by throughput and by memory with accelerators of its time.
+// similar compares by throughput and memory with accelerators of similar age.
 func (f *field) similar(c *candidate) string {
 	mine, ok := perAccelerator(c.Entry)
 	a, known := f.book.Accelerator(c.Accelerator)
@@ -138,8 +137,8 @@ func (f *field) similar(c *candidate) string {
 			distance(a.ReleaseYear, b.ReleaseYear) > f.bands.SimilarYears {
 			continue
 		}
-		// One price a device, its median: a device that is sold in many sizes and
-		// regions is one peer.
+		// One peer per device, its median price: sizes and regions of one device are not
+		// independent.
 		rates := others(all, c.key())
 		if len(rates) == 0 {
 			continue
@@ -148,7 +147,7 @@ func (f *field) similar(c *candidate) string {
 		byThroughput = append(byThroughput, median/b.BF16TFLOPS)
 		byMemory = append(byMemory, median/float64(b.MemoryMiB))
 	}
-	if len(byThroughput) < leastPeers {
+	if len(byThroughput) < minPeers {
 		return ""
 	}
 	slices.Sort(byThroughput)
@@ -181,9 +180,9 @@ func (f *field) managed(c *candidate) string {
 		bare)
 }
 
-// cheapestShare is how far a cloud's default price of a GPU may lie below the
-// cheapest device of the book.
-const cheapestShare = 3
+// cheapestDivisor bounds how far below the book's cheapest device a default GPU price may be, as a
+// divisor.
+const cheapestDivisor = 3
 
 // defaults compares a cloud's default rates with those of other clouds, and a
 // default GPU with the cheapest device known.
@@ -202,7 +201,7 @@ func (f *field) defaults(c *candidate) string {
 			peers = append(peers, p.rate)
 		}
 	}
-	if outvoted(c.Price.Rate, peers, f.bands.Defaults, leastPeers) {
+	if outvoted(c.Price.Rate, peers, f.bands.Defaults, minPeers) {
 		slices.Sort(peers)
 		return fmt.Sprintf("%s is more than %g times off other clouds' default, %s", c.Price.Rate, f.bands.Defaults,
 			peers[len(peers)/2])
@@ -216,9 +215,9 @@ func (f *field) defaults(c *candidate) string {
 			cheapest = min(cheapest, p.rate)
 		}
 	}
-	if cheapest != math.MaxInt64 && c.Price.Rate < cheapest/cheapestShare {
+	if cheapest != math.MaxInt64 && c.Price.Rate < cheapest/cheapestDivisor {
 		return fmt.Sprintf("%s for a GPU is more than %d times below the cheapest device known, %s", c.Price.Rate,
-			cheapestShare, cheapest)
+			cheapestDivisor, cheapest)
 	}
 	return ""
 }

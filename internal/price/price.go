@@ -1,10 +1,8 @@
-// Package price is the book of what machines and services cost: facts about
-// accelerators and machine types, and prices that each carry their source and
-// date. A price it does not hold is an error, never zero.
+// Package price is the book of prices of machines and services: facts about accelerators and
+// machine types, and prices with source and date. A missing price is an error, never zero.
 //
-// The book that ships in the binary is read by [Embedded]. New prices enter it
-// only through [Book.Update], which quarantines what is implausible, and the
-// user's own prices lie in an overlay file read by [Book.Load].
+// [Embedded] returns the book in the binary. New prices enter only through [Book.Update], which
+// quarantines implausible ones, and the user's prices are in an overlay file read by [Book.Load].
 package price
 
 import (
@@ -16,35 +14,34 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// ErrUnpriced is wrapped by every look-up of a price that the book does not hold.
+// ErrUnpriced is wrapped by every look-up of a price that is missing in the book.
 var ErrUnpriced = errors.New("no price")
 
 // Price is the price of one unit.
 type Price struct {
 	// Unit is the priced unit: "hour", "GiB-month", "request", "GiB".
 	Unit   string
-	Rate   money.Rate // dollars a unit; of the first tier where there are several
+	Rate   money.Rate // dollars per unit, in the first tier
 	Source string
 	AsOf   time.Time // a date
-	// Tiers are the rates of larger quantities, in rising order. The provider
-	// counts the quantity over the account and region, so the first rate is an
-	// upper bound for one resource.
+	// Tiers are the rates of larger quantities, ascending. The provider counts the quantity over
+	// the account and region, so the first rate is an upper bound for one resource.
 	Tiers []Tier
 }
 
-// Tier is the rate of what exceeds a quantity.
+// Tier is the rate above a quantity.
 type Tier struct {
-	// Above is the quantity, in units, up to which the rate before it holds.
+	// Above is the quantity, in units, up to which the previous rate applies.
 	Above int64
 	Rate  money.Rate
 }
 
-// Hourly returns the price of a unit as an amount, for machines an hour's price.
+// Hourly returns the price of a unit as an amount; for machines, of an hour.
 func (p Price) Hourly() (money.Amount, error) { return p.Rate.Times(1) }
 
-// Cost returns what n/d units cost, each tier for its own part of the quantity;
-// d must be positive and n not negative. Every tier is rounded half to even to the
-// nano-dollar. It returns money.ErrOverflow where the result does not fit.
+// Cost returns the cost of n/d units, with each tier applied to its part of the quantity; d must be
+// positive and n not negative. Every tier is rounded half to even to the nano-dollar. It returns
+// money.ErrOverflow if the result does not fit.
 func (p Price) Cost(n, d int64) (money.Amount, error) {
 	if n < 0 {
 		return 0, fmt.Errorf("%d/%d %s: a quantity is not negative", n, d, p.Unit)

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// usd reads dollars of a test.
+// usd parses dollars.
 func usd(t testing.TB, s string) money.Rate {
 	t.Helper()
 	r, err := money.ParseRate(s)
@@ -55,8 +55,8 @@ func TestCostByTier(t *testing.T) {
 	}
 }
 
-// TestCostAgainstRationals holds the tiers against exact arithmetic: every tier is
-// rounded once, so the cost is at most half a nano-dollar a tier off.
+// TestCostAgainstRationals compares with exact arithmetic: each tier is rounded once, so the error
+// is at most half a nano-dollar per tier.
 func TestCostAgainstRationals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Price{Rate: money.Rate(rapid.Int64Range(1, 1e12).Draw(t, "rate"))}

@@ -14,18 +14,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// What ParseProduct returns for documents that hold no usable price.
+// Errors of ParseProduct for documents without a usable price.
 var (
-	// ErrNotHeld is wrapped for a product of a kind that the book does not hold:
-	// another operating system, dedicated tenancy, a license, another service.
+	// ErrNotHeld is wrapped for a product of a kind that the book leaves out: another operating
+	// system, dedicated tenancy, a license, another service.
 	ErrNotHeld = errors.New("not a kind of price the book holds")
-	// ErrRefused is wrapped for a product whose price is not one: zero, a capacity
-	// block. The entry says which product it was.
+	// ErrRefused is wrapped for a product with an unusable price: zero, or a capacity block. The
+	// entry identifies the product.
 	ErrRefused = errors.New("refused")
 )
 
-// product is the part of an AWS Price List document that is read.
-// See "Reading the price list files", AWS Billing user guide.
+// product is the decoded part of an AWS Price List document. See "Reading the price list files",
+// AWS Billing user guide.
 type product struct {
 	PublicationDate string `json:"publicationDate"`
 	ServiceCode     string `json:"serviceCode"`
@@ -45,11 +45,10 @@ type product struct {
 	} `json:"terms"`
 }
 
-// ParseProduct reads one document of the AWS Price List, as GetProducts returns
-// them in PriceList: machines and items of the parts that [Lists] names. A product
-// that several items share has an entry of each. Other products wrap ErrNotHeld; a
-// price of zero or a capacity block wraps ErrRefused. The date is that of
-// publication, or else the term's.
+// ParseProduct reads one document of the AWS Price List, as in PriceList of GetProducts: machines
+// and items in the parts that [Lists] names. A product shared by several items yields an entry for
+// each. Other products wrap ErrNotHeld; a zero price or a capacity block wraps ErrRefused. The date
+// is that of publication, or else the term's.
 func ParseProduct(document []byte) ([]Entry, error) {
 	if len(document) > maxDocument {
 		return nil, fmt.Errorf("read price list product: the document is over %d MiB", maxDocument>>20)
@@ -74,7 +73,7 @@ func ParseProduct(document []byte) ([]Entry, error) {
 	return entries, nil
 }
 
-// identify returns the entry of the product, and the form of its price in the list.
+// identify returns the entry of the product and its listed item.
 func (p product) identify() (Entry, listedItem, error) {
 	a := p.Product.Attributes
 	e := Entry{Cloud: AWS, Service: Rates, Region: a["regionCode"], Term: OnDemand}
@@ -86,7 +85,7 @@ func (p product) identify() (Entry, listedItem, error) {
 	notHeld := fmt.Errorf("%q in %s: %w", cmp.Or(a["usagetype"], p.Product.ProductFamily), e.Region, ErrNotHeld)
 	switch family := p.Product.ProductFamily; {
 	case a["servicecode"] == "AmazonRedshift":
-		// Multi-zone nodes have other usage types than nodes of one zone.
+		// Multi-zone nodes have different usage types.
 		if e.Type = a["instanceType"]; e.Type == "" || usage != "Node:"+e.Type {
 			return e, hours, notHeld
 		}
@@ -97,7 +96,7 @@ func (p product) identify() (Entry, listedItem, error) {
 		if e.Type == "" || usage != "NodeUsage:"+e.Type {
 			return e, hours, notHeld
 		}
-		hours.free = true // the hours that a reservation pays
+		hours.free = true // hours of a reservation
 		return e, hours, nil
 	case family == "Database Instance":
 		service, ok := p.database()
@@ -125,7 +124,7 @@ func (p product) identify() (Entry, listedItem, error) {
 	case family == "ML Instance":
 		e.Service = "sagemaker"
 		e.Type = strings.TrimPrefix(cmp.Or(a["instanceName"], a["instanceType"]), "ml.")
-		// The same machine is listed once for each component that runs it.
+		// The same machine is listed once per SageMaker component.
 		if family, size, ok := strings.Cut(e.Type, "."); ok {
 			size, _, _ = strings.Cut(size, "-")
 			e.Type = family + "." + size
@@ -143,11 +142,11 @@ func (p product) identify() (Entry, listedItem, error) {
 	return e, l, nil
 }
 
-// cachePrefix begins the services of caches; their engine follows.
+// cachePrefix is the prefix of cache services, before the engine.
 const cachePrefix = "elasticache:"
 
-// held reports whether a machine's product is the one that is held: Linux, shared
-// tenancy, no license, capacity in use.
+// held returns an error unless a machine's product is the supported one: Linux, shared tenancy, no
+// license, used capacity.
 func held(a map[string]string) error {
 	for _, must := range []struct{ attribute, value string }{
 		{"operatingSystem", "Linux"}, {"tenancy", "Shared"}, {"preInstalledSw", "NA"},
@@ -164,7 +163,7 @@ func held(a map[string]string) error {
 	return nil
 }
 
-// price reads the rates of the only on-demand term, tiers in rising order.
+// price reads the rates of the only on-demand term, tiers ascending.
 func (p product) price(e *Entry, as listedItem) error {
 	if len(p.Terms.OnDemand) != 1 {
 		return fmt.Errorf("it has %d on-demand terms: %w", len(p.Terms.OnDemand), ErrRefused)
@@ -216,7 +215,7 @@ func (p product) price(e *Entry, as listedItem) error {
 		}
 		slices.SortFunc(tiers, func(x, y Tier) int { return cmp.Compare(x.Above, y.Above) })
 		if len(tiers) > 0 && len(tiers) < len(term.PriceDimensions) {
-			tiers[0].Above = 0 // after what is free
+			tiers[0].Above = 0 // after the free allowance
 		}
 		if len(tiers) == 0 || tiers[0].Above != 0 {
 			return fmt.Errorf("it has no price from zero: %w", ErrRefused)
@@ -226,10 +225,10 @@ func (p product) price(e *Entry, as listedItem) error {
 			e.Price.Tiers = tiers[1:]
 		}
 	}
-	return e.whole()
+	return e.checkComplete()
 }
 
-// sameUnit reports whether a unit of the price list is the expected one: hours have several names.
+// sameUnit reports whether a unit of the price list is the expected one; hours have several names.
 func sameUnit(got, want string) bool {
 	if want == listHours && (strings.EqualFold(got, "hours") || strings.EqualFold(got, "hour")) {
 		return true
@@ -237,7 +236,7 @@ func sameUnit(got, want string) bool {
 	return strings.EqualFold(got, want)
 }
 
-// beginning reads where a tier begins, whole units.
+// beginning reads the start of a tier in whole units.
 func beginning(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -249,9 +248,8 @@ func beginning(s string) (int64, error) {
 	return int64(f), nil
 }
 
-// SpotEntry is a spot price of AWS in one zone, as the EC2 spot price history gives
-// it: dollars an hour, Linux/UNIX. [Book.Update] makes the zones' median the
-// region's price.
+// SpotEntry is an AWS spot price in one zone from the EC2 spot price history: dollars per hour,
+// Linux/UNIX. [Book.Update] uses the median of the zones as the region's price.
 func SpotEntry(machineType, region, zone, usd string, at time.Time) (Entry, error) {
 	r, err := parseUSD(usd)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A document as GetProducts returns it, shortened to what is read.
+// A document of GetProducts, reduced to the fields that are read.
 const machineProduct = `{"product":{"productFamily":"Compute Instance","attributes":{
 "instanceType":"g6.2xlarge","regionCode":"us-east-1","locationType":"AWS Region","operatingSystem":"Linux","tenancy":"Shared",
 "preInstalledSw":"NA","capacitystatus":"Used","marketoption":"OnDemand","usagetype":"BoxUsage:g6.2xlarge","servicecode":"AmazonEC2"},"sku":"X"},
 "serviceCode":"AmazonEC2","terms":{"OnDemand":{"X.Y":{"priceDimensions":{"X.Y.Z":{"unit":"Hrs","endRange":"Inf","beginRange":"0",
 "pricePerUnit":{"USD":"0.9776000000"}}},"effectiveDate":"2026-10-01T00:00:00Z"}},"Reserved":{}},"version":"1","publicationDate":"2026-11-05T12:00:00Z"}`
 
-// cacheProduct has two dimensions: the hours that a reservation pays cost nothing.
+// cacheProduct has two dimensions: hours under a reservation are free.
 const cacheProduct = `{"product":{"productFamily":"Cache Instance","attributes":{"servicecode":"AmazonElastiCache","locationType":"AWS Region","instanceType":"cache.c7gn.large",
 "cacheEngine":"Valkey","usagetype":"NodeUsage:cache.c7gn.large","operation":"CreateCacheCluster:Valkey","regionCode":"us-east-1"}},"publicationDate":"2025-06-24T13:06:39Z",
 "terms":{"OnDemand":{"a":{"effectiveDate":"2025-06-24T13:06:47Z","priceDimensions":{"b":{"unit":"Hrs","beginRange":"0","pricePerUnit":{"USD":"0.0000000000"}},
@@ -178,8 +178,7 @@ func TestSpotEntry(t *testing.T) {
 	}
 }
 
-// FuzzParseProduct holds that a product without an error is a whole price above
-// zero.
+// FuzzParseProduct checks that a product without an error is complete and has a positive price.
 func FuzzParseProduct(f *testing.F) {
 	f.Add([]byte(machineProduct))
 	f.Add([]byte(storageProduct(`"servicecode":"AmazonEC2","volumeApiName":"gp3","usagetype":"EU-EBS:VolumeUsage.gp3"`,
@@ -191,7 +190,7 @@ func FuzzParseProduct(f *testing.F) {
 			t.Fatal("neither a price nor an error")
 		}
 		for _, e := range found {
-			if err := e.whole(); err != nil || e.Cloud != AWS || e.Price.Rate <= 0 {
+			if err := e.checkComplete(); err != nil || e.Cloud != AWS || e.Price.Rate <= 0 {
 				t.Fatalf("%+v: %v", e, err)
 			}
 		}

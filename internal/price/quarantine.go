@@ -9,37 +9,33 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Bands are how far a price may lie from what it is compared with, as factors
-// either way.
+// Bands bound the deviation of a price from comparable prices, as factors in either direction.
 type Bands struct {
-	// Old is against the price that is held. Cuts of list prices stay within it:
-	// AWS cut P5 by 44% in June 2025.
+	// Old applies to the previous price. List price cuts stay within it: AWS cut P5 by 44% in June
+	// 2025.
 	Old float64
-	// OldSpot is the same for spot, which follows demand: half a year apart the same
-	// type costs several times more or less.
+	// OldSpot applies to the previous spot price. Spot follows demand: over half a year a price
+	// changes by several times.
 	OldSpot float64
-	// Regions is against the same machine on demand in other regions of its cloud.
-	// AWS's own regions lie within 1.5 of one another; 2.3 in GCP's catalog is a
-	// commitment's price taken for on-demand.
+	// Regions applies to the same machine on demand in other regions of its cloud. AWS regions are
+	// within 1.5 of each other; 2.3 in GCP's catalog is a commitment price mistaken for on-demand.
 	Regions float64
-	// SpotRegions is the same for spot, whose price follows each region's demand.
+	// SpotRegions applies to spot in other regions; it follows each region's demand.
 	SpotRegions float64
-	// Items is against the same item in other regions: egress within 4.9.
+	// Items applies to the same item in other regions: egress is within 4.9.
 	Items float64
-	// Same is for the price of one device against the same accelerator in other
-	// machines and clouds. A machine with many cores and one device costs four
-	// times its device's usual price.
+	// Same applies to the price of one device, against the same accelerator in other machines and
+	// clouds. A machine with many cores and one device costs four times its device's usual price.
 	Same float64
-	// Similar is against accelerators released within SimilarYears of it and
-	// stated at the same precision, by BF16 TFLOP/s and by GiB; only out of band in
-	// both, on the same side, counts. Prices in the field lie within 7 by TFLOP/s
-	// and within 3 by GiB of their median.
+	// Similar applies to accelerators released within SimilarYears with the same stated precision,
+	// by BF16 TFLOP/s and by GiB; a price is refused only if both are out of band on the same side.
+	// Actual prices are within 7 by TFLOP/s and within 3 by GiB of their median.
 	Similar      float64
 	SimilarYears int
-	// Defaults is for a cloud's default rates against those of other clouds.
+	// Defaults applies to a cloud's default rates, against those of other clouds.
 	Defaults float64
-	// Managed is against the price of the same machine without the service:
-	// SageMaker is 15 to 40% above.
+	// Managed applies to managed machines, against the same machine without the service: SageMaker
+	// is 15 to 40% above.
 	Managed float64
 }
 
@@ -51,12 +47,11 @@ func DefaultBands() Bands {
 	}
 }
 
-// equalWithin is the factor within which two prices are the same: catalogs round
-// one of them to four digits.
+// equalWithin is the factor within which two prices are equal: catalogs round to four digits.
 const equalWithin = 1.001
 
-// apart reports whether two rates differ by more than a factor. A rate that is not
-// above zero is apart from everything.
+// apart reports whether two rates differ by more than a factor. A rate that is not positive differs
+// from everything.
 func apart(a, b money.Rate, factor float64) bool {
 	if a <= 0 || b <= 0 {
 		return true
@@ -64,10 +59,9 @@ func apart(a, b money.Rate, factor float64) bool {
 	return float64(a) > float64(b)*factor || float64(b) > float64(a)*factor
 }
 
-// Check returns why an entry cannot be a price, looking at it alone: zero or
-// negative, a placeholder, a promotion, a kind that cannot be compared. It returns
-// "" for an entry with which nothing is wrong so far; [Book.Update] compares it
-// with others.
+// Check returns why an entry on its own cannot be a price: zero or negative, a placeholder, a
+// promotion, a kind that cannot be compared. It returns "" if it finds no problem; [Book.Update]
+// also compares entries with others.
 func Check(e Entry) string {
 	for _, r := range e.Price.rates() {
 		switch {
@@ -83,7 +77,7 @@ func Check(e Entry) string {
 	case CapacityBlock:
 		return "a capacity block is paid up front for a window, not by the hour"
 	}
-	if err := e.whole(); err != nil {
+	if err := e.checkComplete(); err != nil {
 		return err.Error()
 	}
 	if strings.HasSuffix(strings.ToLower(e.Type), "_promo") {
@@ -97,8 +91,8 @@ func Check(e Entry) string {
 
 func (u *update) intrinsic(c *candidate) string { return Check(c.Entry) }
 
-// placeholder recognizes what catalogs write where they have no price of a
-// machine: whole hundreds of dollars an hour (700.0 for TPUs) and nines (999.99).
+// placeholder recognizes catalog values for missing prices: whole hundreds of dollars an hour
+// (700.0 for TPUs) and nines (999.99).
 func placeholder(r money.Rate) bool {
 	const hundred = 100 * money.USDPerUnit
 	if r >= hundred && r%hundred == 0 {
@@ -108,9 +102,9 @@ func placeholder(r money.Rate) bool {
 	return r >= 99*money.USDPerUnit && len(digits) >= 3 && strings.Trim(digits, "9") == ""
 }
 
-// repeatedOver is how many unrelated accelerators may not share one price in an
-// update of one cloud.
-const repeatedOver = 3
+// maxRepeated is the maximum number of unrelated accelerators with one price in an update of one
+// cloud.
+const maxRepeated = 3
 
 // repeated refuses one price given to unrelated accelerators.
 func (u *update) repeated() {
@@ -120,7 +114,7 @@ func (u *update) repeated() {
 		rate  money.Rate
 	}
 	rows, devices := map[price][]*candidate{}, map[price][]string{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Service == Compute && c.Accelerator != "" {
 			p := price{c.Cloud, c.Term, c.Price.Rate}
 			rows[p] = append(rows[p], c)
@@ -130,7 +124,7 @@ func (u *update) repeated() {
 		}
 	}
 	for p, names := range devices {
-		if len(names) >= repeatedOver {
+		if len(names) >= maxRepeated {
 			for _, c := range rows[p] {
 				c.reason = fmt.Sprintf("%s is given to %d unrelated accelerators: it looks like a placeholder", p.rate,
 					len(names))
@@ -139,12 +133,11 @@ func (u *update) repeated() {
 	}
 }
 
-// opposites returns the spot price of an on-demand candidate and the other way
-// round: of the update first, then of the book, 0 when there is none. It is for
-// candidates whose zones have been merged.
+// opposites returns the spot price of an on-demand candidate and vice versa, from the update or
+// else from the book, 0 if there is none. Zones must have been merged.
 func (u *update) opposites() func(*candidate) money.Rate {
 	fresh := map[place]money.Rate{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		fresh[c.place()] = c.Price.Rate
 	}
 	return func(c *candidate) money.Rate {
@@ -161,8 +154,8 @@ func (u *update) opposites() func(*candidate) money.Rate {
 	}
 }
 
-// discount refuses a spot price that is not below on-demand, and an on-demand price
-// that is below spot. Where one source gives both, neither can be trusted.
+// discount refuses a spot price that is not below on-demand, and an on-demand price below spot. If
+// one source gives both, neither can be trusted.
 func (u *update) discount() func(*candidate) string {
 	opposite := u.opposites()
 	return func(c *candidate) string {
@@ -183,7 +176,7 @@ func (u *update) discount() func(*candidate) string {
 	}
 }
 
-// againstOld compares with the price that is held.
+// againstOld compares with the previous price.
 func (u *update) againstOld(c *candidate) string {
 	factor := u.bands.Old
 	if c.Term == Spot {
@@ -197,8 +190,8 @@ func (u *update) againstOld(c *candidate) string {
 		old.AsOf.Format(time.DateOnly))
 }
 
-// outvoted reports whether more than half of the peers, and at least least of them,
-// lie further than factor from r.
+// outvoted reports whether more than half of the peers, and at least a minimum number, deviate from
+// r by more than factor.
 func outvoted(r money.Rate, peers []money.Rate, factor float64, least int) bool {
 	off := 0
 	for _, p := range peers {
@@ -209,8 +202,8 @@ func outvoted(r money.Rate, peers []money.Rate, factor float64, least int) bool 
 	return off >= least && off*2 > len(peers)
 }
 
-// acrossRegions compares with the same thing in other regions of its cloud, of the
-// update and of the book.
+// acrossRegions compares with the same price in other regions of its cloud, of the update and the
+// book.
 func (u *update) acrossRegions() func(*candidate) string {
 	type regional struct {
 		region string
@@ -222,7 +215,7 @@ func (u *update) acrossRegions() func(*candidate) string {
 		p.region, p.zone = "", ""
 		return p
 	}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		same[elsewhere(c.place())] = append(same[elsewhere(c.place())], regional{c.Region, c.Price.Rate})
 		updated[c.key()] = true
 	}

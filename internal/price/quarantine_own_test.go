@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestOwnPricesPassTheQuarantine: a price in the user's file that is out of band is not
-// used, whatever source it cites, and a plausible one is.
-func TestOwnPricesPassTheQuarantine(t *testing.T) {
+// TestQuarantinesOwnPrices checks that an implausible price in the user's file is not used,
+// whatever source it cites, and a plausible one is.
+func TestQuarantinesOwnPrices(t *testing.T) {
 	book, err := Embedded()
 	if err != nil {
 		t.Fatal(err)

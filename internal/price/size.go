@@ -10,8 +10,8 @@ import (
 // mib is the unit of the memory of machines and accelerators, in bytes.
 const mib = 1 << 20
 
-// Size returns what the book knows of a machine type. Nothing is known of a type that it
-// does not hold, whatever its name looks like.
+// Size returns the known size of a machine type. A type that the book does not hold is unknown,
+// whatever its name suggests.
 func (b *Book) Size(machineType string) inventory.Size {
 	m, ok := b.machines[machineType]
 	if !ok {
@@ -33,8 +33,8 @@ func (b *Book) Size(machineType string) inventory.Size {
 	return s
 }
 
-// Fill adds what the book knows to what is unknown of a resource's size, and gives its GPUs
-// the name that the book has for them. What the adapter stated stays.
+// Fill sets unknown parts of a resource's size from the book, and normalizes the name of its GPUs.
+// Facts from the adapter stay.
 func (b *Book) Fill(r *inventory.Resource) {
 	from := b.Size(r.Type)
 	if e, ok := r.Detail.(*inventory.Endpoint); ok {
@@ -71,7 +71,7 @@ func or(a, b inventory.Fact[int64]) inventory.Fact[int64] {
 	return b
 }
 
-// endpoint adds up one machine of each of an endpoint's variants. Serverless ones have no
+// endpoint sums one machine for each variant of an endpoint. Serverless variants have no
 // accelerators (SageMaker AI guide, "Serverless Inference: feature exclusions").
 func (b *Book) endpoint(e *inventory.Endpoint) inventory.Size {
 	if len(e.Variants) == 0 {
@@ -88,13 +88,13 @@ func (b *Book) endpoint(e *inventory.Endpoint) inventory.Size {
 		switch {
 		case !known || !also:
 			sum.GPUs, sum.GPU, sum.GPUMemory = inventory.Fact[int]{}, "", inventory.Fact[int64]{}
-		case n == 0: // adds none
+		case n == 0: // no machine to add
 		case have == 0:
 			sum.GPUs, sum.GPU, sum.GPUMemory = one.GPUs, one.GPU, one.GPUMemory
 		default:
 			sum.GPUs = inventory.Known(have + n)
 			if one.GPU != sum.GPU {
-				sum.GPU, sum.GPUMemory = "", inventory.Fact[int64]{} // of several models
+				sum.GPU, sum.GPUMemory = "", inventory.Fact[int64]{} // mixed models
 			}
 		}
 		if i == 0 {
@@ -117,8 +117,8 @@ func plus(a, b inventory.Fact[int64]) inventory.Fact[int64] {
 	return inventory.Known(x + y)
 }
 
-// device returns the accelerator that a provider means by a name: where several memories
-// are sold under it, the one with as much memory, give or take a tenth.
+// device returns the accelerator for a provider's name; if it is sold with several memory sizes,
+// the one within a tenth of memory.
 func (b *Book) device(name string, memory int64) (Accelerator, bool) {
 	best, off := Accelerator{}, int64(math.MaxInt64)
 	for _, a := range b.Accelerators() {
@@ -134,7 +134,7 @@ func (b *Book) device(name string, memory int64) (Accelerator, bool) {
 	return b.Accelerator(name)
 }
 
-// TypeSize is Size, and whether the book holds the type.
+// TypeSize is like Size, with false if the book does not hold the type.
 func (b *Book) TypeSize(machineType string) (inventory.Size, bool) {
 	_, ok := b.machines[machineType]
 	return b.Size(machineType), ok

@@ -33,10 +33,10 @@ func SizeFactor(machineType string) int64 {
 	return sizeFactors[size]
 }
 
-// SizeFlexible reports whether a regional reserved instance of an EC2 instance type, for
-// Linux/UNIX and with default tenancy, covers other sizes of its family too, by their
-// normalization factors. Metal is left out, because its factor is not published by size. A
-// size that is not known ([SizeFactor] is 0) is flexible, by an unknown factor.
+// SizeFlexible reports whether a regional reserved instance of an EC2 instance type, for Linux/UNIX
+// with default tenancy, also covers other sizes of its family by their normalization factors. Metal
+// is excluded, because its factor is not published. A size without a factor ([SizeFactor] is 0) is
+// flexible, by an unknown factor.
 func SizeFlexible(machineType string) bool {
 	family, size, ok := strings.Cut(machineType, ".")
 	return ok && strings.ContainsAny(family, "0123456789") && !oneSizeFamilies[family] &&

@@ -22,8 +22,9 @@ func TestSizeFlexibleByFamilyAndSize(t *testing.T) {
 	}
 }
 
-// TestSizeFactorsFollowTheSizes: from xlarge on, the factor is 8 for each xlarge (32 quarters).
-func TestSizeFactorsFollowTheSizes(t *testing.T) {
+// TestSizeFactorsScaleWithSize checks that from xlarge up the factor is 8 per xlarge (32
+// quarters).
+func TestSizeFactorsScaleWithSize(t *testing.T) {
 	for machineType, quarters := range map[string]int64{
 		"t3.nano": 1, "m5.large": 16, "m5.xlarge": 32, "m5.12xlarge": 12 * 32, "c5.18xlarge": 18 * 32,
 		"u-6tb1.56xlarge": 56 * 32, "m5.metal": 0, "m5": 0,

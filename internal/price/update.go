@@ -11,11 +11,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Change is a price that an update brought in.
+// Change is a price that an update added or replaced.
 type Change struct {
-	// Old is the entry that was held before; its zero value when there was none.
+	// Old is the previous entry; zero if there was none.
 	Old, New Entry
-	// Note is a remark on the new price; empty when there is none.
+	// Note is a remark on the new price, or empty.
 	Note string
 }
 
@@ -24,22 +24,20 @@ func (c Change) Same() bool {
 	return c.Old.Cloud != "" && samePrice(c.Old.Price, c.New.Price)
 }
 
-// Refusal is a price that was not taken, and why. What the book held stays.
+// Refusal is a rejected price with the reason. The book keeps its old price.
 type Refusal struct {
 	Entry  Entry
 	Reason string
 }
 
-// Update returns a book with the plausible ones of entries over b, what was
-// accepted and what was refused, each in the order of the book. b stays as it is.
-// The prices of zones are made one price of their region, the median; the halves
-// of prices that some catalogs state are added. A price is refused by the rules
-// of [DefaultBands].
+// Update returns b with the plausible entries added, the changes and the refusals, each in the
+// order of the book. b is unchanged. Zone prices are merged to the region's median, and partial
+// prices of some catalogs are added up. A price is refused by the rules of [DefaultBands].
 func (b *Book) Update(entries iter.Seq[Entry]) (next *Book, accepted []Change, refused []Refusal) {
 	return b.UpdateWithin(DefaultBands(), entries)
 }
 
-// UpdateWithin is Update with other bands.
+// UpdateWithin is like Update with other bands.
 func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, accepted []Change, refused []Refusal) {
 	u := &update{book: b, bands: bands}
 	for e := range entries {
@@ -57,15 +55,15 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	u.check((*update).intrinsic)
 	u.tiers()
 	u.repeated()
-	u.twice()
+	u.mergeDuplicates()
 	u.zones()
-	u.twice() // a region's own row in addition to those of its zones
-	u.judge((*update).discount)
-	u.judge((*update).acrossRegions)
-	u.halves()
-	u.judge((*update).discount)
+	u.mergeDuplicates() // a region's row alongside those of its zones
+	u.apply((*update).discount)
+	u.apply((*update).acrossRegions)
+	u.joinParts()
+	u.apply((*update).discount)
 	u.check((*update).againstOld)
-	u.judge((*update).againstPeers)
+	u.apply((*update).againstPeers)
 
 	next = &Book{
 		machines: b.machines, catalog: b.catalog, accelerators: b.accelerators, base: b.base,
@@ -96,7 +94,7 @@ func (b *Book) UpdateWithin(bands Bands, entries iter.Seq[Entry]) (next *Book, a
 	return next, accepted, refused
 }
 
-// update is one update on its way through the checks.
+// update is the state of one update.
 type update struct {
 	book  *Book
 	bands Bands
@@ -106,7 +104,7 @@ type update struct {
 // candidate is an entry of an update.
 type candidate struct {
 	Entry
-	// reason is why it is refused; empty while it is not.
+	// reason is the reason for refusal; empty while it is accepted.
 	reason string
 	// merged is true when it became part of another candidate.
 	merged bool
@@ -114,8 +112,8 @@ type candidate struct {
 
 func (c *candidate) live() bool { return c.reason == "" && !c.merged }
 
-// living are the candidates that nothing was found against.
-func (u *update) living() iter.Seq[*candidate] {
+// accepted returns the candidates that are neither refused nor merged.
+func (u *update) accepted() iter.Seq[*candidate] {
 	return func(yield func(*candidate) bool) {
 		for _, c := range u.rows {
 			if c.live() && !yield(c) {
@@ -125,19 +123,19 @@ func (u *update) living() iter.Seq[*candidate] {
 	}
 }
 
-// check refuses those for which the rule has a reason.
+// check refuses the candidates for which the rule returns a reason.
 func (u *update) check(rule func(*update, *candidate) string) {
-	u.judge(func(u *update) func(*candidate) string {
+	u.apply(func(u *update) func(*candidate) string {
 		return func(c *candidate) string { return rule(u, c) }
 	})
 }
 
-// judge looks at all before it refuses any, so that the order of the rows does not
-// matter. prepare gathers what the rule compares with.
-func (u *update) judge(prepare func(*update) func(*candidate) string) {
+// apply evaluates all candidates before it refuses any, so that the order of rows does not matter.
+// prepare collects the data that the rule compares with.
+func (u *update) apply(prepare func(*update) func(*candidate) string) {
 	rule := prepare(u)
 	reasons := map[*candidate]string{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if r := rule(c); r != "" {
 			reasons[c] = r
 		}
@@ -147,7 +145,7 @@ func (u *update) judge(prepare func(*update) func(*candidate) string) {
 	}
 }
 
-// place identifies the priced unit of a candidate, halves and zones apart.
+// place identifies the priced unit of a candidate, with parts and zones distinct.
 type place struct {
 	key
 	zone, accelerator string
@@ -163,10 +161,10 @@ func (c *candidate) place() place {
 	return p
 }
 
-// twice merges equal rows and refuses rows that give one thing two prices.
-func (u *update) twice() {
+// mergeDuplicates merges equal rows and refuses rows with different prices for one unit.
+func (u *update) mergeDuplicates() {
 	byPlace := map[place][]*candidate{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		byPlace[c.place()] = append(byPlace[c.place()], c)
 	}
 	for _, same := range byPlace {
@@ -184,25 +182,25 @@ func (u *update) twice() {
 	}
 }
 
-// sameMachine reports whether two rows run on the same accelerators.
+// sameMachine reports whether two rows have the same accelerators.
 func sameMachine(x, y *candidate) bool {
 	return x.Accelerator == y.Accelerator && x.AcceleratorMilli == y.AcceleratorMilli
 }
 
-// tiers adds the tiers that a source states by themselves to the price from the first unit on.
+// tiers adds separately listed tiers to the price from the first unit on.
 func (u *update) tiers() {
 	type tiered struct {
 		key
 		zone string
 	}
 	above := map[tiered][]*candidate{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Above > 0 {
 			k := tiered{c.key(), c.Zone}
 			above[k] = append(above[k], c)
 		}
 	}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		k := tiered{c.key(), c.Zone}
 		if c.Above > 0 || len(above[k]) == 0 {
 			continue
@@ -213,26 +211,26 @@ func (u *update) tiers() {
 			c.Price.Tiers = append(c.Price.Tiers, Tier{Above: t.Above, Rate: t.Price.Rate})
 			t.merged = true
 		}
-		if err := c.whole(); err != nil {
+		if err := c.checkComplete(); err != nil {
 			c.reason = err.Error()
 		}
 	}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Above > 0 {
 			c.reason = fmt.Sprintf("the price above %d is there, and the price from the first unit on is not", c.Above)
 		}
 	}
 }
 
-// farZones is how far apart two zones may be for their middle to stand for the
-// region: with two there is no median to tell which is odd.
-const farZones = 3
+// maxZoneRatio is the maximum factor between two zones for which their mean represents the region; two
+// values have no median that shows which is wrong.
+const maxZoneRatio = 3
 
-// zones makes one candidate of a region's zones, at their median.
+// zones replaces the zones of a region by one candidate, their median.
 func (u *update) zones() {
 	byRegion := map[place][]*candidate{}
 	var order []place
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Zone == "" {
 			continue
 		}
@@ -253,11 +251,11 @@ func (u *update) zones() {
 			}
 			continue
 		}
-		if len(zones) == 2 && apart(low.Price.Rate, high.Price.Rate, farZones) {
+		if len(zones) == 2 && apart(low.Price.Rate, high.Price.Rate, maxZoneRatio) {
 			for _, c := range zones {
 				c.reason = fmt.Sprintf(
 					"its two zones are more than %d times apart (%s and %s): neither stands for the region",
-					farZones, low.Price.Rate, high.Price.Rate)
+					maxZoneRatio, low.Price.Rate, high.Price.Rate)
 			}
 			continue
 		}
@@ -272,8 +270,8 @@ func (u *update) zones() {
 	}
 }
 
-// halves adds the price of a machine without its GPU and that of the GPU.
-func (u *update) halves() {
+// joinParts adds the price of a machine without its GPU and that of the GPU.
+func (u *update) joinParts() {
 	type half struct {
 		cloud, region, accelerator string
 		milli                      int64
@@ -283,14 +281,14 @@ func (u *update) halves() {
 		return half{c.Cloud, c.Region, c.Accelerator, c.AcceleratorMilli, c.Term}
 	}
 	gpus := map[half]*candidate{}
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Part == GPUAlone {
 			gpus[of(c)] = c
 		}
 	}
 	used := map[*candidate]bool{}
 	var whole []*candidate
-	for c := range u.living() {
+	for c := range u.accepted() {
 		if c.Part != WithoutGPU {
 			continue
 		}
@@ -320,7 +318,8 @@ func (u *update) halves() {
 	u.rows = append(u.rows, whole...)
 }
 
-// note returns a remark on an accepted price; other is its opposite, on-demand for spot.
+// note returns a remark on an accepted price; other is the price of the other term, on-demand for
+// spot.
 func note(e, old Entry, other money.Rate) string {
 	switch {
 	case e.Term == Spot && !apart(e.Price.Rate, other/10, equalWithin):

@@ -11,8 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// row is a machine's price of a test: cloud, type, region, term, dollars, and
-// what it runs on.
+// row returns a machine's price: cloud, type, region, term, dollars, and accelerators.
 func row(t testing.TB, cloud, name, where string, term Term, dollars, device string, devices int64) Entry {
 	e := machine(cloud, name, where, term, usd(t, dollars))
 	e.Accelerator, e.AcceleratorMilli = device, devices*perDevice
@@ -20,7 +19,7 @@ func row(t testing.TB, cloud, name, where string, term Term, dollars, device str
 	return e
 }
 
-// gcp is a half of a GCP price: of the GPU alone where name is empty.
+// gcp returns a part of a GCP price; the GPU's if name is empty.
 func gcp(t testing.TB, name, zone string, term Term, dollars, device string, devices int64) Entry {
 	e := row(t, "gcp", name, zone[:len(zone)-2], term, dollars, device, devices)
 	e.Zone, e.Part = zone, WithoutGPU
@@ -30,20 +29,20 @@ func gcp(t testing.TB, name, zone string, term Term, dollars, device string, dev
 	return e
 }
 
-// defaults is a cloud's default rate.
+// defaults returns a cloud's default rate.
 func defaults(t testing.TB, cloud string, item Item, dollars string) Entry {
 	return Entry{Cloud: cloud, Service: Rates, Item: item, Term: OnDemand,
 		Price: Price{Unit: item.Unit(), Rate: usd(t, dollars), Source: "test", AsOf: day(november)}}
 }
 
-// TestQuarantine gives the book rows as catalogs publish them, wrong and right
-// ones. The figures are of skypilot-catalog (v8 gcp @006059e0, v8 lambda @0f407038,
-// v8 nebius @0082b043, v6 azure @098741e7), OpenCost @5f653330 and gpuhunt issue 36.
+// TestQuarantine updates the book with right and wrong rows as catalogs publish them. The prices
+// are from skypilot-catalog (v8 gcp @006059e0, v8 lambda @0f407038, v8 nebius @0082b043, v6 azure
+// @098741e7), OpenCost @5f653330 and gpuhunt issue 36.
 func TestQuarantine(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		rows []Entry
-		// accepted and refused are the names of the entry, and for a refusal a part of the reason.
+		// accepted and refused are names of entries, with a part of the reason after a refused one.
 		accepted []string
 		refused  [][2]string
 	}{
@@ -356,7 +355,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-func TestUpdateKeepsTheOld(t *testing.T) {
+func TestUpdateKeepsOldPrices(t *testing.T) {
 	b := book(t)
 	next, accepted, refused := b.Update(slices.Values([]Entry{
 		row(t, AWS, "g6.2xlarge", "us-east-1", OnDemand, "0", "", 0),
@@ -397,7 +396,7 @@ func TestUpdateKeepsTheOld(t *testing.T) {
 	roundTrip(t, next)
 }
 
-func TestZonesBecomeTheirMedian(t *testing.T) {
+func TestZonesMergeToMedian(t *testing.T) {
 	zone := func(name, region, zone, dollars string) Entry {
 		e, err := SpotEntry(name, region, zone, dollars, november)
 		if err != nil {
@@ -439,8 +438,8 @@ func TestZonesBecomeTheirMedian(t *testing.T) {
 	}
 }
 
-// TestUpdateInAnyOrder holds that the order of the rows decides nothing and that
-// every row is accepted, merged or refused.
+// TestUpdateInAnyOrder checks that the order of rows does not matter and that every row is
+// accepted, merged or refused.
 func TestUpdateInAnyOrder(t *testing.T) {
 	b := book(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -75,8 +75,11 @@ func judgedTitle(d view.Doctor) string {
 			partly++
 		}
 	}
-	title := fmt.Sprintf("%s: %d judged, %d not", plain.Count(len(d.Machines), "running machine"), d.Judged,
-		len(d.Machines)-d.Judged)
+	title := fmt.Sprintf("%s: %d judged, ", plain.Count(len(d.Machines), "running machine"), d.Judged)
+	if d.Found > 0 {
+		title += fmt.Sprintf("%d found at rest by other evidence, ", d.Found)
+	}
+	title += fmt.Sprintf("%d not", d.Unmeasured)
 	if partly > 0 {
 		title += "; " + plain.Count(partly, "judged machine") + " without a signal"
 	}
@@ -151,6 +154,9 @@ func doubts(m view.DoctorMachine) string {
 	why := ""
 	if m.State == "unknown" {
 		why = m.Why
+		if m.Found != "" {
+			why += "; " + m.Found
+		}
 	} else if m.Now.State == "unknown" {
 		why = "now: " + m.Now.Why
 	}

@@ -38,7 +38,7 @@ func Gateway(d stats.Stats) layout.Sheet {
 	}
 	s.Tables = append(s.Tables, gatewayModels(d), gatewayFits(d), gatewayLevels(d), gatewayOwners(d),
 		gatewayTokens(d),
-		gatewayServers(d), gatewayCounts(d))
+		gatewayServers(d), gatewaySleep(d), gatewayCounts(d))
 	for i := len(s.Tables) - 1; i >= 0; i-- {
 		if len(s.Tables[i].Rows) == 0 {
 			s.Tables = append(s.Tables[:i], s.Tables[i+1:]...)
@@ -119,6 +119,29 @@ func gatewayFits(d stats.Stats) layout.Grid {
 				m.Model, f.Upstream, a, b, fmt.Sprintf("%d-%d", f.MinRows, f.MaxRows), strconv.Itoa(f.Batches), e,
 			})
 		}
+	}
+	return g
+}
+
+// gatewaySleep shows the pools that sleep while no one asks.
+func gatewaySleep(d stats.Stats) layout.Grid {
+	g := layout.Grid{
+		Title: "Sleep",
+		Head:  []string{"pool", "state", "held requests", "wakes", "cold starts", "p50 s", "p95 s"},
+		Right: []bool{false, false, true, true, true, true, true},
+	}
+	for _, p := range d.Pools {
+		if p.Sleep == nil {
+			continue
+		}
+		p50, p95 := "–", "–"
+		if p.Sleep.ColdStartP50 != nil && p.Sleep.ColdStartP95 != nil {
+			p50, p95 = plain.Number(*p.Sleep.ColdStartP50, 1), plain.Number(*p.Sleep.ColdStartP95, 1)
+		}
+		g.Rows = append(g.Rows, []string{
+			p.Name, p.Sleep.State, strconv.Itoa(p.Sleep.HeldRequests), money.Thousands(p.Sleep.Wakes),
+			strconv.Itoa(p.Sleep.ColdStarts), p50, p95,
+		})
 	}
 	return g
 }

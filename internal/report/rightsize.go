@@ -36,17 +36,21 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 		})
 		s.Next = append(s.Next, "curfew plan tco --saving "+plain.Shell(r.SavingUSD.Cents()+"/month")+" --effort 2d")
 	}
-	figure("GPU utilization p50", r.UtilP50, "%")
-	figure("GPU utilization p95", r.UtilP95, "%")
-	figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
-	s.Figures = append(s.Figures, layout.Figure{
-		Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs),
-	},
-		layout.Figure{
-			Label: "Samples", Value: plain.Number(float64(r.Samples), 0),
-			Note: "coverage " + plain.Share(r.Coverage, 1),
-		})
-	s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
+	if len(r.Resources) > 0 {
+		figure("GPU utilization p50", r.UtilP50, "%")
+		figure("GPU utilization p95", r.UtilP95, "%")
+		figure("Peak GPU memory", r.MemoryPeakGiB, " GiB")
+		s.Figures = append(s.Figures, layout.Figure{
+			Label: "GPUs used", Value: fmt.Sprintf("%d of %d", r.GPUsUsedMax, r.GPUs),
+		},
+			layout.Figure{
+				Label: "Samples", Value: plain.Number(float64(r.Samples), 0),
+				Note: "coverage " + plain.Share(r.Coverage, 1),
+			})
+		s.Because = []string{verdictName(r.Verdict) + ": " + r.Why}
+	} else {
+		s.Picture, s.Caption = "", ""
+	}
 	if len(r.Fits) > 0 {
 		g := layout.Grid{
 			Title: "Types that fit, cheapest first", Head: []string{
@@ -73,6 +77,9 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 	}
 	if len(r.Resources) > 0 {
 		s.Tables = append(s.Tables, rightsizeMachines(r))
+	}
+	if len(r.Hosts) > 0 {
+		s.Tables = append(s.Tables, rightsizeHosts(r.Hosts))
 	}
 	s.Tables = append(s.Tables, slowGPUs(r)...)
 	return s
@@ -112,14 +119,21 @@ func rightsizeTitle(r rightsize.Report) string {
 			moves++
 		}
 	}
+	for _, h := range r.Hosts {
+		if hostSaving(h) > 0 {
+			moves++
+		}
+	}
 	switch {
-	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1:
+	case r.SavingUSD.Known() && moves == 1 && len(r.Resources) == 1 && len(r.Hosts) == 0:
 		m := r.Resources[0]
 		to, _ := m.Advised()
 		return fmt.Sprintf("Move %s from %s to %s: saves %s a month", m.Name, m.Type, to.Type, r.SavingUSD.String())
 	case r.SavingUSD.Known() && moves > 0:
 		return fmt.Sprintf("Move %s to smaller types: saves %s a month",
 			plain.Count(moves, "machine"), r.SavingUSD.String())
+	case len(r.Resources) == 0:
+		return "Keep the current types: no fitting type with a known price is cheaper"
 	case r.Judged == 0:
 		return fmt.Sprintf("No verdict: %s", r.Why)
 	}
@@ -183,6 +197,52 @@ func rightsizeMachines(r rightsize.Report) layout.Grid {
 		g.Rows, g.Notes = append(g.Rows, []string{
 			m.Name, m.Type, verdictName(m.Verdict), number(m.UtilP50), number(m.UtilP95), to, saving,
 		}), append(g.Notes, note)
+	}
+	return g
+}
+
+// hostSaving is the monthly saving of the type to move a machine without GPUs to; 0 where there is none.
+func hostSaving(h rightsize.Host) money.Amount {
+	if h.Advised == nil {
+		return 0
+	}
+	return h.Advised.SavingUSD.Or(0)
+}
+
+// rightsizeHosts is the table of machines without GPUs.
+func rightsizeHosts(hosts []rightsize.Host) layout.Grid {
+	g := layout.Grid{
+		Title: "Machines without GPUs, the largest saving first", Head: []string{
+			"machine", "type", "verdict", "CPU p95", "vCPUs needed", "move to", "saves a month",
+		},
+		Right: []bool{false, false, false, true, true, false, true}, States: []bool{2: false},
+		Priority: []int{2, 0, 2, 0, 0, 1, 3},
+	}
+	sorted := slices.SortedStableFunc(slices.Values(hosts), func(a, b rightsize.Host) int {
+		return cmp.Compare(hostSaving(b), hostSaving(a))
+	})
+	for _, h := range sorted[:min(len(sorted), shownOffers)] {
+		p95, needed, to, saving, note := "–", "–", "–", "–", ""
+		if h.CPUUtilP95 != nil {
+			p95 = plain.Percent(*h.CPUUtilP95, 1)
+		}
+		if h.VCPUsNeeded != nil {
+			needed = plain.Number(*h.VCPUsNeeded, 1)
+		}
+		if h.Advised != nil {
+			to, saving = h.Advised.Type, h.Advised.SavingUSD.String()
+			note = strings.Join(h.Advised.Against, "; ")
+		}
+		if h.Graviton != nil {
+			option := fmt.Sprintf("option: %s (Graviton) at %s, once its work is built for arm64", h.Graviton.Type,
+				perHour(h.Graviton.HourlyUSD))
+			if note != "" {
+				option = note + "; " + option
+			}
+			note = option
+		}
+		g.Rows = append(g.Rows, []string{h.Name, h.Type, verdictName(h.Verdict), p95, needed, to, saving})
+		g.Notes = append(g.Notes, note)
 	}
 	return g
 }

@@ -2,11 +2,12 @@ package spec
 
 import "sync"
 
-// Cache keeps parsed specifications by the ids of the jobs and sessions that have them. The zero value is
-// empty, a nil one keeps nothing, and any number of goroutines may use it.
+// Cache caches parsed specifications by the IDs of their jobs and sessions. The zero value is
+// empty; a nil one caches nothing. It is safe for concurrent use.
 type Cache struct{ parsed sync.Map }
 
-// Parse returns the specification of an id, whose text never changes. Callers must not change it.
+// Parse returns the parsed specification of an ID, whose text must never change. Callers must not
+// change the result.
 func (c *Cache) Parse(id, name string, text []byte) (*Spec, error) {
 	if c == nil {
 		return Parse(name, text)

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Devices maps what pods ask for to accelerators of the price book: extended resources
-// ("nvidia.com/gtx-1080-ti") and device classes of dynamic resource allocation. [NoDevice]
-// maps one to nothing. An extended resource that is neither mapped nor known makes the gate ask.
+// Devices maps the extended resources ("nvidia.com/gtx-1080-ti") and device classes that pods
+// request to accelerators of the price book. [NoDevice] marks one that is not an accelerator. An
+// extended resource that is neither mapped nor known makes the gate ask.
 type Devices map[string]string
 
 // NoDevice is the value of [Devices] for a resource that needs no machine of its own.
@@ -28,23 +28,23 @@ const gpuResource = "nvidia.com/gpu"
 // gives whole GPUs (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu).
 const gpuClass = "gpu.nvidia.com"
 
-// noMachine are extended resources that every machine of a kind has, or that come with a
-// device that is counted itself: network interfaces, kernel devices, addresses.
-var noMachine = lazyregexp.New(
+// ignoredResources matches extended resources that every machine of a kind has, or that accompany a device
+// counted separately: network interfaces, kernel devices, addresses.
+var ignoredResources = lazyregexp.New(
 	`^(vpc\.amazonaws\.com/(efa|pod-eni|PrivateIPv4Address|CIDRBlock)|rdma/.+|(smarter-devices|squat\.ai|github\.com)/(fuse|tun|kvm)|` +
 		`devices\.kubevirt\.io/(kvm|tun|vhost-net|vhost-vsock)|networking\.gke\.io\.networks/.+)$`)
 
-// gpuParts are extended resources that say how much of an nvidia.com/gpu is
-// used (https://github.com/Project-HAMi/HAMi); the whole GPU is counted.
-var gpuParts = []string{
+// gpuShareResources are extended resources that limit the used share of an nvidia.com/gpu
+// (https://github.com/Project-HAMi/HAMi); the whole GPU is counted.
+var gpuShareResources = []string{
 	"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores", "nvidia.com/priority",
 }
 
-// partAnnotations are annotations of pods by which a scheduler gives them a part of a GPU
-// without an extended resource (KAI Scheduler and Run:ai).
-var partAnnotations = []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"}
+// gpuShareAnnotations are pod annotations that request a part of a GPU without an extended resource
+// (KAI Scheduler and Run:ai).
+var gpuShareAnnotations = []string{"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"}
 
-// quantities are how many pieces of extended resources and device classes something asks for.
+// quantities maps extended resources and device classes to the requested number.
 type quantities map[string]int
 
 func (q quantities) add(more quantities) quantities {
@@ -56,7 +56,7 @@ func (q quantities) add(more quantities) quantities {
 	return out
 }
 
-// largest is the larger of each quantity.
+// largest returns the maximum of each quantity.
 func (q quantities) largest(other quantities) quantities {
 	out := quantities{}
 	maps.Copy(out, q)
@@ -66,19 +66,19 @@ func (q quantities) largest(other quantities) quantities {
 	return out
 }
 
-// demand is the sum of the accelerators of one pod.
+// demand is the number of accelerators that one pod needs.
 type demand struct {
-	// gpus is how many it needs, accelerator which; empty is one that the node names.
+	// accelerator is the model; empty if the node's labels determine it.
 	accelerator string
 	gpus        int
-	// unknown are its unknown requests.
+	// unknown lists requests that could not be mapped to accelerators.
 	unknown []string
 }
 
 func (d demand) empty() bool { return d.gpus == 0 && len(d.unknown) == 0 }
 
-// demand maps quantities to accelerators. Accelerators of two kinds are on no machine that
-// is known, so both are unknown.
+// demand maps quantities to accelerators. No known machine has two kinds of accelerators, so if
+// both are requested, both are unknown.
 func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 	var d demand
 	found := map[string]bool{}
@@ -93,7 +93,7 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 		case name == gpuResource || name == gpuClass:
 			found[""] = true
 			d.gpus += n
-		case slices.Contains(gpuParts, name) && q[gpuResource] > 0 || noMachine.MatchString(name):
+		case slices.Contains(gpuShareResources, name) && q[gpuResource] > 0 || ignoredResources.MatchString(name):
 		default:
 			d.unknown = append(d.unknown, fmt.Sprintf(
 				"what %d × %s costs: map it to an accelerator, or to %s, under estimate.devices", n, name, NoDevice))
@@ -114,13 +114,13 @@ func (w *workload) demand(q quantities, at ast.Node) (demand, error) {
 	return d, nil
 }
 
-// pod returns the request of a pod: template is a Pod, or the template of pods in another document.
+// pod returns the request of a pod. template is a Pod or the pod template of another document.
 //
-// The sum follows Kubernetes' own (PodRequests of k8s.io/component-helpers/resource, and
-// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers): sidecars, which are
-// init containers that are always restarted, run on with the containers; any other init
-// container runs alone with the sidecars that were started before it. The largest moment
-// counts. Claims of dynamic resource allocation are held by the pod throughout.
+// The sum follows Kubernetes (PodRequests of k8s.io/component-helpers/resource, and
+// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers): sidecars, which are init
+// containers that always restart, run alongside the containers; any other init container runs alone
+// with the sidecars started before it. The largest concurrent sum is the request. The pod holds its
+// resource claims throughout.
 func (w *workload) pod(template ast.Node) (demand, error) {
 	body := w.get(template, "spec")
 	q, err := w.containers(body, nil)
@@ -132,7 +132,7 @@ func (w *workload) pod(template ast.Node) (demand, error) {
 		return d, err
 	}
 	w.each(func(key string, _ ast.Node) {
-		if slices.Contains(partAnnotations, key) {
+		if slices.Contains(gpuShareAnnotations, key) {
 			d.unknown = append(d.unknown,
 				"which part of a GPU it takes: the annotation "+key+" asks for it outside of its resources")
 		}
@@ -140,8 +140,8 @@ func (w *workload) pod(template ast.Node) (demand, error) {
 	return d, nil
 }
 
-// containers returns the concurrent request of the containers and claims of a pod, with those of
-// further containers that are not in its spec.
+// containers returns the concurrent request of a pod's containers and claims, and of further
+// containers that are not in its spec.
 func (w *workload) containers(body ast.Node, further quantities) (quantities, error) {
 	containers, err := w.listContainers(w.items(body, "containers"))
 	if err != nil {
@@ -154,7 +154,7 @@ func (w *workload) containers(body ast.Node, further quantities) (quantities, er
 	return w.together(body, further, containers, initial)
 }
 
-// podContainer is a container of a pod with what it asks for.
+// podContainer is a container of a pod with its request.
 type podContainer struct {
 	name    string
 	asks    quantities
@@ -190,7 +190,7 @@ func (w *workload) together(body ast.Node, further quantities, containers, initi
 			peak = peak.largest(sidecars.add(c.asks))
 		}
 	}
-	whole, err := w.resources(w.get(body, "resources")) // of the pod itself
+	whole, err := w.resources(w.get(body, "resources")) // at the level of the pod
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (w *workload) container(c ast.Node) (quantities, error) {
 		return nil, err
 	}
 	for _, d := range w.limitRanges {
-		if !w.near(d) {
+		if !w.sharesNamespace(d) {
 			continue
 		}
 		for _, limit := range w.items(d.root, "spec", "limits") {
@@ -232,8 +232,8 @@ func (w *workload) container(c ast.Node) (quantities, error) {
 	return q, nil
 }
 
-// resources are the extended resources of limits and requests: the larger, which Kubernetes
-// demands to be equal. Resources of Kubernetes itself have no domain in their names.
+// resources returns the extended resources in limits and requests: the larger, because Kubernetes
+// requires them to be equal. Names of native resources have no domain.
 func (w *workload) resources(n ast.Node) (quantities, error) {
 	limits, err := w.listed(w.get(n, "limits"))
 	if err != nil {
@@ -248,14 +248,14 @@ func (w *workload) listed(n ast.Node) (quantities, error) {
 	var failed error
 	w.each(func(key string, v ast.Node) {
 		if !strings.Contains(key, "/") || q[key] > 0 {
-			return // of Kubernetes itself, or given already before what is merged in
+			return // native, or already set before the merged mapping
 		}
 		count, ok := w.count(v)
 		switch {
 		case v != nil && v.Type() == ast.NullType:
 		case !ok && isTemplate(v):
 			failed = cmp.Or(failed, unreadf("%s is known only later: %s", key, plain.Cut(v.String(), 60)))
-		case !ok && !noMachine.MatchString(key):
+		case !ok && !ignoredResources.MatchString(key):
 			failed = cmp.Or[error](failed, w.At(v, "%s is a whole number from 0 to %d", key, maxGPUs))
 		case count > maxGPUs && key == gpuResource:
 			failed = cmp.Or[error](failed, w.At(v, "%s is a whole number from 0 to %d", key, maxGPUs))
@@ -266,12 +266,12 @@ func (w *workload) listed(n ast.Node) (quantities, error) {
 	return q, failed
 }
 
-// claimVersions are the versions of resource.k8s.io whose requests are read.
+// claimVersions are the supported versions of resource.k8s.io.
 var claimVersions = []string{"resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"}
 
-// claims are the devices that a pod claims
-// (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation).
-// A claim that several pods share is counted for each of them.
+// claims returns the devices that a pod claims
+// (https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation). A claim
+// shared by several pods is counted for each of them.
 func (w *workload) claims(body ast.Node) (quantities, error) {
 	out := quantities{}
 	for _, c := range w.items(body, "resourceClaims") {
@@ -301,8 +301,8 @@ func (w *workload) claims(body ast.Node) (quantities, error) {
 	return out, nil
 }
 
-// request is how many devices of a class one request of a claim asks for: `exactly` in v1 and
-// v1beta2, the request itself in v1beta1, and the most of each class in `firstAvailable`.
+// request returns the number of devices of each class that a claim requests: `exactly` in v1 and
+// v1beta2, the request itself in v1beta1, and the maximum of each class in `firstAvailable`.
 func (w *workload) request(claim *workload, r ast.Node) (quantities, error) {
 	choices := w.items(r, "firstAvailable")
 	if one := w.get(r, "exactly"); one != nil {

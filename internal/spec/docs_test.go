@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDocumentsTheKindsThatAreRead holds docs/budgets.md to the table of kinds.
-func TestDocumentsTheKindsThatAreRead(t *testing.T) {
+// TestDocumentsSupportedKinds checks that docs/budgets.md lists the kinds in the table.
+func TestDocumentsSupportedKinds(t *testing.T) {
 	groups := map[string][]string{}
 	for k := range kinds() {
 		groups[k.group] = append(groups[k.group], k.name)
@@ -17,7 +17,7 @@ func TestDocumentsTheKindsThatAreRead(t *testing.T) {
 	for k := range autoscalers {
 		groups[k.group] = append(groups[k.group], k.name)
 	}
-	delete(groups, "extensions") // the kinds of apps under their old group
+	delete(groups, "extensions") // the old API group of the kinds in apps
 	var rows []string
 	for group, names := range groups {
 		slices.Sort(names)

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// kinds are the kinds that are read, with what reads them.
+// kinds returns the supported kinds with their readers.
 func kinds() map[kind]readFunc {
 	all := map[kind]readFunc{
 		{"", "Pod"}:                   (*workload).barePod,
@@ -56,21 +56,20 @@ func kinds() map[kind]readFunc {
 	return all
 }
 
-// replicas are pods of one template that run at once.
+// replicas is a set of concurrent pods with the same template.
 type replicas struct {
-	// name is the workload's own name for them; empty where it has but one template.
+	// name is the workload's own name for the pods; empty if it has only one template.
 	name     string
 	count    int
 	template ast.Node
 	limit    time.Duration
-	// errors is how often they begin again.
+	// errors is the number of restarts after an error.
 	errors int
 	// unknown are further unknowns of these pods.
 	unknown []string
 }
 
-// several reads a workload of one or several templates: one Spec for each that asks for
-// GPUs.
+// several reads a workload of one or more templates into a Spec for each that requests GPUs.
 func (w *workload) several(all []replicas) ([]*Spec, error) {
 	var out []*Spec
 	for _, r := range all {
@@ -90,7 +89,7 @@ func (w *workload) several(all []replicas) ([]*Spec, error) {
 	return out, nil
 }
 
-// replicas begins the Spec of some pods; nil where they ask for nothing.
+// replicas makes the Spec of a set of pods; nil if they request nothing.
 func (w *workload) replicas(d demand, r replicas) (*Spec, error) {
 	suffix := ""
 	if r.name != "" {
@@ -111,15 +110,15 @@ func (w *workload) barePod(body ast.Node) ([]*Spec, error) {
 
 func (w *workload) batchJob(body ast.Node) ([]*Spec, error) { return w.job(w.root, body) }
 
-// cronJob reads a CronJob: one of its runs. Runs may overlap unless concurrencyPolicy forbids
-// it, and what bounds them is not in the file, so the gate asks.
+// cronJob reads one run of a CronJob. Runs may overlap unless concurrencyPolicy forbids it. The
+// file does not bound them, so the gate asks.
 func (w *workload) cronJob(body ast.Node) ([]*Spec, error) {
 	specs, err := w.job(w.get(body, "jobTemplate"), w.get(body, "jobTemplate", "spec"))
 	w.scheduled(specs, body, "concurrencyPolicy")
 	return specs, err
 }
 
-// scheduled notes that a workload is begun again and again, and that its runs may overlap.
+// scheduled records that a workload is started repeatedly and that its runs may overlap.
 func (w *workload) scheduled(specs []*Spec, body ast.Node, policy string) {
 	often := "how often it runs: the estimate is of one run, and it begins by the schedule " + w.word(body, "schedule")
 	if p := w.word(body, policy); p == "" || p == "Allow" {
@@ -130,7 +129,7 @@ func (w *workload) scheduled(specs []*Spec, body ast.Node, policy string) {
 	}
 }
 
-// job reads the spec of a Job. Its pods run in rounds of parallelism until completions.
+// job reads the spec of a Job, whose pods run in rounds of parallelism until completions.
 func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
 	template := w.get(body, "template")
 	parallel, err := w.number(body, 1, "parallelism")
@@ -157,7 +156,7 @@ func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
 	}
 	s.MaxRuntime = limit
 	w.place(s, w.get(template, "spec"))
-	// Each index of an indexed job may have a limit of its own; 6 is Kubernetes' own default.
+	// An indexed job may have a limit per index; 6 is the default of Kubernetes.
 	if s.Retries.Errors, err = w.number(body, 6, "backoffLimit"); err != nil {
 		return nil, err
 	}
@@ -169,7 +168,7 @@ func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
 		s.Retries.Errors = max(s.Retries.Errors, min(each*max(1, completions), maxCount))
 	}
 	if !whole {
-		s.begunAgain("activeDeadlineSeconds of the Job")
+		s.noteAttempts("activeDeadlineSeconds of the Job")
 	}
 	if rounds > 1 && limit == 0 {
 		s.Unknown = append(s.Unknown, "how long its rounds of pods take: "+
@@ -178,9 +177,9 @@ func (w *workload) job(meta, body ast.Node) ([]*Spec, error) {
 	return []*Spec{s}, nil
 }
 
-// volcanoJob reads a Job of Volcano: its tasks, each with its count and template
-// (https://volcano.sh/docs/vcjob). Nothing bounds the whole of it in time; the pods of a task
-// may have a deadline each, and the job is begun again up to maxRetry times, 3 by default.
+// volcanoJob reads a Job of Volcano: its tasks, each with a count and a template
+// (https://volcano.sh/docs/vcjob). The whole job has no time limit; the pods of a task may have a
+// deadline each, and the job restarts up to maxRetry times, 3 by default.
 func (w *workload) volcanoJob(body ast.Node) ([]*Spec, error) {
 	again, err := w.number(body, 3, "maxRetry")
 	if err != nil {
@@ -203,12 +202,12 @@ func (w *workload) volcanoJob(body ast.Node) ([]*Spec, error) {
 	}
 	specs, err := w.several(all)
 	for _, s := range specs {
-		s.begunAgain("maxRetry: 0")
+		s.noteAttempts("maxRetry: 0")
 	}
 	return specs, err
 }
 
-// jobSet reads a JobSet: jobs of which each runs so many times at once
+// jobSet reads a JobSet: jobs with a number of replicas each
 // (https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2).
 func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
 	again, err := w.number(body, 0, "failurePolicy", "maxRestarts")
@@ -247,8 +246,8 @@ func (w *workload) jobSet(body ast.Node) ([]*Spec, error) {
 	return out, nil
 }
 
-// service reads a workload of one template that does not end: it is estimated for a month,
-// at the most that an autoscaler lets it grow to.
+// service reads a workload of one template that does not end. It is estimated for a month, at the
+// maximum of its autoscaler.
 func (w *workload) service(body ast.Node) ([]*Spec, error) {
 	n, err := w.number(body, 1, "replicas")
 	if err != nil {
@@ -257,17 +256,17 @@ func (w *workload) service(body ast.Node) ([]*Spec, error) {
 	return w.scaled(n, w.get(body, "template"))
 }
 
-// scaled reads pods of one template that do not end.
+// scaled reads a set of pods that do not end.
 func (w *workload) scaled(n int, template ast.Node) ([]*Spec, error) {
-	n, unknown, err := w.grown(n)
+	n, unknown, err := w.maxReplicas(n)
 	if err != nil {
 		return nil, err
 	}
-	return w.lasting(w.several([]replicas{{count: n, template: template, unknown: unknown}}))
+	return w.boundToMonth(w.several([]replicas{{count: n, template: template, unknown: unknown}}))
 }
 
-// lasting gives what does not end a month.
-func (w *workload) lasting(specs []*Spec, err error) ([]*Spec, error) {
+// boundToMonth bounds endless workloads to a month.
+func (w *workload) boundToMonth(specs []*Spec, err error) ([]*Spec, error) {
 	for _, s := range specs {
 		s.Duration, s.MaxRuntime, s.Retries.Errors = money.Month, 0, 0
 		s.Unknown = append(s.Unknown,
@@ -276,7 +275,7 @@ func (w *workload) lasting(specs []*Spec, err error) ([]*Spec, error) {
 	return specs, err
 }
 
-// rollout reads a Rollout of Argo, which has a template or takes that of another workload.
+// rollout reads an Argo Rollout, which has a template or references that of another workload.
 func (w *workload) rollout(body ast.Node) ([]*Spec, error) {
 	n, err := w.number(body, 1, "replicas")
 	if err != nil {
@@ -297,21 +296,20 @@ func (w *workload) rollout(body ast.Node) ([]*Spec, error) {
 	return w.scaled(n, template)
 }
 
-// daemonSet reads a DaemonSet: a pod on every node that it may run on, whose number only the
-// cluster knows.
+// daemonSet reads a DaemonSet: one pod per eligible node. Only the cluster knows their number.
 func (w *workload) daemonSet(body ast.Node) ([]*Spec, error) {
-	return w.lasting(w.several([]replicas{{count: 1, template: w.get(body, "template"),
+	return w.boundToMonth(w.several([]replicas{{count: 1, template: w.get(body, "template"),
 		unknown: []string{"how many nodes it runs on: one pod is counted"}}}))
 }
 
-// leaderWorkerSet reads a LeaderWorkerSet: groups of a leader and workers, size pods each
+// leaderWorkerSet reads a LeaderWorkerSet: groups of a leader and workers, with size pods in each
 // (https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1).
 func (w *workload) leaderWorkerSet(body ast.Node) ([]*Spec, error) {
 	n, err := w.number(body, 1, "replicas")
 	if err != nil {
 		return nil, err
 	}
-	n, unknown, err := w.grown(n)
+	n, unknown, err := w.maxReplicas(n)
 	if err != nil {
 		return nil, err
 	}
@@ -327,12 +325,12 @@ func (w *workload) leaderWorkerSet(body ast.Node) ([]*Spec, error) {
 			{name: "worker", count: n * (max(1, size) - 1), template: worker, unknown: unknown},
 		}
 	}
-	return w.lasting(w.several(all))
+	return w.boundToMonth(w.several(all))
 }
 
 // notebook reads a Notebook of Kubeflow: one pod.
 func (w *workload) notebook(body ast.Node) ([]*Spec, error) {
-	return w.lasting(w.several([]replicas{{count: 1, template: w.get(body, "template")}}))
+	return w.boundToMonth(w.several([]replicas{{count: 1, template: w.get(body, "template")}}))
 }
 
 // replicaSpecs reads the jobs of Kubeflow's training operator (PyTorchJob, MPIJob, TFJob
@@ -385,7 +383,7 @@ func (w *workload) replicaSpecs(body ast.Node) ([]*Spec, error) {
 			continue
 		}
 		all[i].count = max(all[i].count, most)
-		if all[i].count, all[i].unknown, err = w.grown(all[i].count); err != nil {
+		if all[i].count, all[i].unknown, err = w.maxReplicas(all[i].count); err != nil {
 			return nil, err
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestManifestKinds reads workloads as people write them, with the fields of the
-// projects' own examples: kubeflow/training-operator, ray-project/kuberay,
-// kubernetes-sigs/jobset and argoproj/argo-workflows.
+// TestManifestKinds reads workloads with the fields of the projects' own examples:
+// kubeflow/training-operator, ray-project/kuberay, kubernetes-sigs/jobset and
+// argoproj/argo-workflows.
 func TestManifestKinds(t *testing.T) {
 	pod := func(gpus int) string {
 		return fmt.Sprintf(
@@ -200,7 +200,7 @@ spec:
 	}
 }
 
-// numbers are the first whole numbers, in a list.
+// numbers returns a list of the first n integers.
 func numbers(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -209,7 +209,7 @@ func numbers(n int) string {
 	return strings.TrimSuffix(b.String(), ", ")
 }
 
-func TestShown(t *testing.T) {
+func TestShownRemovesCredentials(t *testing.T) {
 	for uri, want := range map[string]string{
 		"s3://bucket/a": "s3://bucket/a", "https://h/p?sig=x": "https://h/p?[redacted]",
 		"https://h/p#x": "https://h/p?[redacted]", "https://u:p@h/p": "https://[redacted]@h/p",

@@ -24,7 +24,7 @@ import (
 // kind is a kind of Kubernetes: the group of its apiVersion, empty for the core, and its name.
 type kind struct{ group, name string }
 
-// String names a kind as people write it: "Job (batch)".
+// String formats a kind for people: "Job (batch)".
 func (k kind) String() string {
 	if k.group == "" {
 		return k.name
@@ -32,40 +32,40 @@ func (k kind) String() string {
 	return k.name + " (" + k.group + ")"
 }
 
-// manifest is a file of Kubernetes manifests.
+// manifest is a file of Kubernetes documents.
 type manifest struct {
 	*reader
 	*tree
 	digest  string
 	devices Devices
 	kinds   map[kind]readFunc
-	// documents are those of the file, the items of lists among them, in their order; byName
-	// finds them by kind and name.
+	// documents are the documents of the file in order, with lists flattened; byName indexes them
+	// by kind and name.
 	documents []*workload
 	byName    map[string][]*workload
 	scalers   []*scaler
-	// limitRanges give containers what they do not ask for themselves.
+	// limitRanges set default requests of containers.
 	limitRanges []*workload
-	// templateRefs are the documents that name a WorkflowTemplate, by its name.
+	// templateRefs maps a WorkflowTemplate's name to the documents that reference it.
 	templateRefs map[string][]*workload
-	// unread are the documents whose consumption is not known.
+	// unread lists the documents whose consumption is unknown.
 	unread []*unreadDocuments
 }
 
-// workload is a document of Kubernetes.
+// workload is one Kubernetes document.
 type workload struct {
 	*manifest
 	kind
 	root ast.Node
 	name string
-	// arguments are those of the workflow that is read, parameters those of its template.
+	// arguments are those of the current workflow, parameters those of its current template.
 	arguments, parameters map[string]string
 }
 
-// readFunc reads the spec of a document: one Spec for each group of equal pods.
+// readFunc reads the spec of a document into one Spec for each group of equal pods.
 type readFunc func(w *workload, body ast.Node) ([]*Spec, error)
 
-// unreadDocuments are documents of one kind that are not known for one reason.
+// unreadDocuments groups documents of one kind that are unknown for the same reason.
 type unreadDocuments struct {
 	kind  kind
 	why   string
@@ -73,7 +73,7 @@ type unreadDocuments struct {
 	first *workload
 }
 
-// unreadError is the reason why the resources of a document are not known.
+// unreadError is the reason why the resources of a document are unknown.
 type unreadError struct{ why string }
 
 // Error returns the reason.
@@ -81,16 +81,15 @@ func (e *unreadError) Error() string { return e.why }
 
 func unreadf(format string, args ...any) error { return &unreadError{fmt.Sprintf(format, args...)} }
 
-// manifests reads manifests of Kubernetes, one or several documents in a file: one Spec for
-// each group of equal pods that asks for GPUs. Documents of [runsNothing] give nothing. One
-// whose consumption is not known gives a Spec without resources that names it in Unknown.
+// manifests reads a file of Kubernetes documents into one Spec for each group of equal pods that
+// requests GPUs. Documents of [runsNothing] are skipped. A document of unknown consumption yields a
+// Spec without resources that names it in Unknown.
 //
-// Nodes is how many pods run at once, at the most that an autoscaler of the file lets them
-// grow to; MaxRuntime is activeDeadlineSeconds, that of a pod times the rounds in which the
-// pods of a Job follow one another. GPU, InstanceType, Regions and Capacity come from node
-// selectors and required node affinity, Owner and Purpose from the labels, whatever prefix
-// they have, by [inventory.DefaultTagMapping]. Digest is that of the whole file, because a
-// pod may read what other documents hold.
+// Nodes is the number of concurrent pods, at the maximum of an autoscaler in the file. MaxRuntime
+// is activeDeadlineSeconds; the pods of a Job may run in several rounds, each with its deadline.
+// GPU, InstanceType, Regions and Capacity come from node selectors and required node affinity,
+// Owner and Purpose from the labels with any prefix, by [inventory.DefaultTagMapping]. Digest
+// covers the whole file, because a pod may depend on the other documents.
 func (d *reader) manifests(devices Devices) ([]*Spec, error) {
 	t := &tree{d.File}
 	digest, err := t.digest()
@@ -134,8 +133,7 @@ func (d *reader) manifests(devices Devices) ([]*Spec, error) {
 	return out, nil
 }
 
-// collect adds a document, or the items of a list, to which apiVersion and kind of the list
-// apply where they have none of their own.
+// collect adds a document, or the items of a list, which inherit the list's apiVersion and kind.
 func (m *manifest) collect(body ast.Node, version, name string) {
 	body = m.get(body)
 	version, name = cmp.Or(m.word(body, "apiVersion"), version), cmp.Or(m.word(body, "kind"), name)
@@ -158,13 +156,13 @@ func (m *manifest) collect(body ast.Node, version, name string) {
 	m.byName[key] = append(m.byName[key], w)
 }
 
-// find returns the only document of a kind and name that a document may refer to: one of its
-// own namespace, where both say it. Several are an error, because any may be meant.
+// find returns the only document of a kind and name that a document may reference, in the same
+// namespace if both have one. Several matches are an error.
 func (w *workload) find(name string, kinds ...kind) (*workload, error) {
 	var found *workload
 	for _, k := range kinds {
 		for _, d := range w.byName[k.name+"/"+name] {
-			if d.group != k.group || !w.near(d) {
+			if d.group != k.group || !w.sharesNamespace(d) {
 				continue
 			}
 			if found != nil {
@@ -176,9 +174,9 @@ func (w *workload) find(name string, kinds ...kind) (*workload, error) {
 	return found, nil
 }
 
-// near reports whether two documents may be in one namespace: one that names none takes that of
-// the command which applies the file.
-func (w *workload) near(d *workload) bool {
+// sharesNamespace reports whether two documents may be in one namespace: without one, the namespace of the
+// kubectl command applies.
+func (w *workload) sharesNamespace(d *workload) bool {
 	a, b := w.word(w.root, "metadata", "namespace"), d.word(d.root, "metadata", "namespace")
 	return a == "" || b == "" || a == b
 }
@@ -200,14 +198,14 @@ func (w *workload) read() ([]*Spec, error) {
 	case runsNothing()[w.kind]:
 		return nil, nil
 	case autoscalers[w.kind].target != nil:
-		return nil, nil // counted with what it scales
+		return nil, nil // counted with its target
 	case w.kind.name == "Kustomization" || w.kind.name == "Component":
 		return nil, unreadf("it is not rendered: give what `kustomize build` prints")
 	}
 	return nil, unreadf("its kind is not read")
 }
 
-// ask notes a document whose consumption is not known.
+// ask records a document of unknown consumption.
 func (m *manifest) ask(w *workload, why string) {
 	name := cmp.Or(w.name, w.word(w.root, "metadata", "generateName"), "without a name")
 	name = fmt.Sprintf("%s (line %d)", name, m.At(w.root, "").Line)
@@ -222,7 +220,7 @@ func (m *manifest) ask(w *workload, why string) {
 	m.unread = append(m.unread, &unreadDocuments{kind: w.kind, why: why, names: []string{name}, first: w})
 }
 
-// spec is a Spec without resources that says what is not known.
+// spec returns a Spec without resources that names the unknown documents.
 func (u *unreadDocuments) spec() *Spec {
 	w := u.first
 	k := u.kind
@@ -245,7 +243,7 @@ func (u *unreadDocuments) spec() *Spec {
 	return s
 }
 
-// unrendered is a file that is a template still, which no reader of YAML can read.
+// unrendered returns the Spec of an unrendered template, which is not valid YAML.
 func unrendered(name string, src []byte) *Spec {
 	sum := sha256.Sum256(src)
 	called := strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
@@ -265,11 +263,11 @@ func unrendered(name string, src []byte) *Spec {
 	}
 }
 
-// templateMark matches templates of Helm, which are no YAML.
+// templateMark matches Helm template syntax, which is not YAML.
 var templateMark = lazyregexp.New(
 	`\{\{-?\s*(\.|if |with |range |include |template |define |end|toYaml |tpl |\$|/\*|lookup |printf |default |quote |not |and |or |eq )`)
 
-// label is a name of a document that a Spec can have.
+// label returns the document's name if it is a valid name of a Spec.
 func (w *workload) label() string {
 	for _, name := range []string{
 		w.name, strings.Trim(w.word(w.root, "metadata", "generateName"), "-."), strings.ToLower(w.kind.name),
@@ -281,8 +279,8 @@ func (w *workload) label() string {
 	return "document"
 }
 
-// named begins a Spec of so many pods; its owner is in the labels of the document and of
-// the given parts of it. It is nil where the pods ask for nothing, or there are none.
+// named makes the Spec of a number of pods; its owner comes from the labels of the document and of
+// the given parts. It is nil if there are no pods or they request nothing.
 func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (*Spec, error) {
 	if d.empty() || pods == 0 {
 		return nil, nil
@@ -320,24 +318,23 @@ func (w *workload) named(d demand, pods int, suffix string, parts ...ast.Node) (
 			}
 		}, n, "metadata", "labels")
 	}
-	_ = inventory.DefaultTagMapping().Apply(r) // its only error is of an exemption
+	_ = inventory.DefaultTagMapping().Apply(r) // the only possible error is about an exemption
 	s.Owner, s.Purpose = r.Owner, r.Purpose
 	return s, nil
 }
 
-// begunAgain notes that only each try has a bound, and what would bound all of them.
-func (s *Spec) begunAgain(bound string) {
+// noteAttempts records that only each attempt is bounded, and what would bound all of them.
+func (s *Spec) noteAttempts(bound string) {
 	if s.Retries.Errors > 0 {
 		s.Unknown = append(s.Unknown, "how often it is begun again: "+plain.Count(s.Retries.Errors, "more time")+
 			" at most, each for as long; "+bound+" would bound all")
 	}
 }
 
-// placeholder is a parameter of a workflow or of a template.
+// placeholder matches a parameter of a workflow or template.
 var placeholder = lazyregexp.New(`\{\{\s*(workflow|inputs)\.parameters\.([A-Za-z0-9_.-]+)\s*\}\}`)
 
-// resolve puts the parameters of the workflow, and of the template that is read, in the
-// place of their names. One that is not known stays.
+// resolve replaces the parameters of the workflow and of the current template. Unknown ones stay.
 func (w *workload) resolve(text string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(found string) string {
 		m := placeholder.FindStringSubmatch(found)
@@ -352,12 +349,12 @@ func (w *workload) resolve(text string) string {
 	})
 }
 
-// deadline is activeDeadlineSeconds; 0 where it is not there or not a time.
+// deadline returns activeDeadlineSeconds; 0 if absent or not a duration.
 func (w *workload) deadline(n ast.Node, path ...string) time.Duration {
 	return w.seconds(n, append(path, "activeDeadlineSeconds")...)
 }
 
-// seconds is a time in whole seconds; 0 where it is not there or not a time.
+// seconds returns a duration in whole seconds; 0 if absent or not a duration.
 func (w *workload) seconds(n ast.Node, path ...string) time.Duration {
 	if v, ok := w.count(w.get(n, path...)); ok && v <= int(maxDuration/time.Second) {
 		return time.Duration(v) * time.Second
@@ -365,8 +362,8 @@ func (w *workload) seconds(n ast.Node, path ...string) time.Duration {
 	return 0
 }
 
-// number is a whole number, or otherwise where it is not there. One that is known only once
-// a template is rendered or a workflow runs is an [unreadError].
+// number returns an integer, or otherwise if it is absent. A value that is known only after
+// rendering a template or at run time is an [unreadError].
 func (w *workload) number(n ast.Node, otherwise int, path ...string) (int, error) {
 	v := w.get(n, path...)
 	if v == nil || v.Type() == ast.NullType {
@@ -382,14 +379,14 @@ func (w *workload) number(n ast.Node, otherwise int, path ...string) (int, error
 	return out, nil
 }
 
-// isTemplate reports whether a value is written by something that reads the file before
-// Kubernetes does: Argo, Helm, or a shell.
+// isTemplate reports whether a value is to be substituted before Kubernetes reads the file, by
+// Argo, Helm or a shell.
 func isTemplate(n ast.Node) bool {
 	text := n.String()
 	return strings.Contains(text, "{{") || strings.Contains(text, "${") || strings.Contains(text, "$(")
 }
 
-// count reads a whole number, or a parameter of a workflow that is given as one.
+// count reads an integer, or a workflow parameter with an integer value.
 func (w *workload) count(n ast.Node) (int, bool) {
 	if v, ok := whole(n); ok {
 		return v, ok
@@ -398,15 +395,15 @@ func (w *workload) count(n ast.Node) (int, bool) {
 	return int(v), err == nil
 }
 
-// flag is true where a key says so.
+// flag reports whether a key is true.
 func (w *workload) flag(n ast.Node, path ...string) bool {
 	v := w.get(n, path...)
 	b, ok := v.(*ast.BoolNode)
 	return ok && b.Value || document.Scalar(v) == "true"
 }
 
-// place reads where a pod may run: its node selectors and required node affinity. Those
-// of a later part hold where the parts before have none.
+// place reads where a pod may run from its node selectors and required node affinity. Later parts
+// apply only where earlier ones are silent.
 func (w *workload) place(s *Spec, parts ...ast.Node) {
 	labels := map[string][]string{}
 	for _, part := range slices.Backward(parts) {
@@ -417,14 +414,14 @@ func (w *workload) place(s *Spec, parts ...ast.Node) {
 	w.placeBy(s, labels)
 }
 
-// Labels of nodes that choose the machine.
+// Node labels that select the machine.
 const (
 	labelProduct  = "nvidia.com/gpu.product"
 	labelType     = "node.kubernetes.io/instance-type"
 	labelCapacity = "karpenter.sh/capacity-type"
 )
 
-// placeBy chooses the machine by the labels that a node must have.
+// placeBy selects the machine by the labels that a node must have.
 func (w *workload) placeBy(s *Spec, labels map[string][]string) {
 	one := func(key string) string {
 		all := labels[key]
@@ -459,7 +456,7 @@ func (w *workload) placeBy(s *Spec, labels map[string][]string) {
 	}
 }
 
-// selected are the values that a pod's node selector and required node affinity admit.
+// selected returns the label values that a pod's node selector and required node affinity admit.
 func (w *workload) selected(s *Spec, part ast.Node) map[string][]string {
 	labels := w.selector(part)
 	for key, values := range w.affinity(s, part) {
@@ -476,8 +473,8 @@ func (w *workload) selector(part ast.Node) map[string][]string {
 	return labels
 }
 
-// affinity are the values that required node affinity admits. Of several terms any may hold,
-// so a label that one of them leaves open is open.
+// affinity returns the label values that required node affinity admits. The terms are alternatives,
+// so a label that is missing in one of them is unrestricted.
 func (w *workload) affinity(s *Spec, part ast.Node) map[string][]string {
 	terms := w.items(part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
 		"nodeSelectorTerms")

@@ -175,9 +175,9 @@ func TestManifestForms(t *testing.T) {
 	}
 }
 
-// TestEveryDocumentCounts holds that neither an empty document nor a redefined anchor
+// TestCountsEveryDocument holds that neither an empty document nor a redefined anchor
 // hides GPUs.
-func TestEveryDocumentCounts(t *testing.T) {
+func TestCountsEveryDocument(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: " +
 		"%s}}}]}\n"
 	for name, src := range map[string]string{
@@ -259,7 +259,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		specs, err := parseManifest("f", src)
 		if err != nil {
-			placed(t, src, err)
+			checkPosition(t, src, err)
 			return
 		}
 		for _, s := range specs {

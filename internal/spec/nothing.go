@@ -9,8 +9,7 @@ import (
 //go:embed nothing.txt
 var nothingText string
 
-// runsNothing are the reviewed kinds of Kubernetes that run no pod and no machine by
-// themselves; see nothing.txt.
+// runsNothing holds the reviewed kinds that run no pod or machine themselves; see nothing.txt.
 var runsNothing = sync.OnceValue(func() map[kind]bool {
 	out := map[kind]bool{}
 	for line := range strings.Lines(nothingText) {

@@ -16,10 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// reader reads a file of a job, of a session or of manifests.
+// reader reads a file with a job, a session or Kubernetes manifests.
 type reader struct{ *document.File }
 
-// open parses a file that Kubernetes may be to read.
+// open parses a file that may be a Kubernetes manifest.
 func open(name string, src []byte) (*reader, error) {
 	f, err := document.ParseForeign(name, src)
 	if err == nil && len(f.Bodies) == 0 {
@@ -28,9 +28,9 @@ func open(name string, src []byte) (*reader, error) {
 	return &reader{f}, err
 }
 
-// Read reads a file of any kind: a job or a session of curfew, or manifests of
-// Kubernetes, which may give nothing. A Spec without resources says in Unknown what the file
-// runs that is not known. Mistakes are a *document.Error.
+// Read reads a file of any kind: a job or a session of curfew, or Kubernetes manifests, which may
+// yield nothing. A Spec without resources names in Unknown the parts that are not understood.
+// Mistakes are a *document.Error.
 func Read(name string, src []byte, devices Devices) ([]*Spec, error) {
 	d, err := open(name, src)
 	if err != nil {
@@ -68,22 +68,22 @@ var (
 	typeName   = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	regionName = lazyregexp.New(`^[a-z]{2,}[a-z0-9-]{1,40}[0-9]$`)
 	objectURI  = lazyregexp.New(`^[a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?$`)
-	// storeURI is an address that is written to; it may be a folder (file:///…).
+	// storeURI is a writable address; it may be a folder (file:///…).
 	storeURI = lazyregexp.New(`^([a-z][a-z0-9+.-]{1,15}://[^/\s]+(/\S*)?|file:///\S+)$`)
 	variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	// imageName is an image in the words of a provider: an id, a name, a parameter.
+	// imageName is a provider's identifier of an image: an ID, a name or a parameter.
 	imageName = lazyregexp.New(`^[A-Za-z0-9/][A-Za-z0-9/._:@-]{0,255}$`)
 )
 
-// ValidName reports whether a job or session may be called so: letters, digits, dots, dashes and
-// underscores, 100 at most, the first a letter or digit.
+// ValidName reports whether a job or session may have this name: letters, digits, dots, dashes and
+// underscores, at most 100, starting with a letter or digit.
 func ValidName(name string) bool { return specName.MatchString(name) }
 
 // purposes of a job or session.
 var purposes = []string{string(inventory.Training), string(inventory.Evaluation), string(inventory.Experimentation),
 	string(inventory.Inference), string(inventory.Data)}
 
-// Bounds of numbers in a file. What is above them is a typing mistake.
+// Bounds of numbers in a file. Larger values are typing mistakes.
 const (
 	maxCount   = 10_000 // of nodes, retries, checkpoints
 	maxDiskGiB = 65_536 // the largest volume of EBS
@@ -124,7 +124,7 @@ func (d *reader) spec() (*Spec, error) {
 	return s, err
 }
 
-// Shape returns what a file of a job or of a session may hold.
+// Shape returns the valid content of a job or session file.
 func Shape(k Kind) *document.Shape {
 	d := &reader{&document.File{}}
 	return document.Describe(func(n ast.Node) error {
@@ -133,7 +133,7 @@ func Shape(k Kind) *document.Shape {
 	})
 }
 
-// entries are the keys of a job or of a session.
+// entries returns the keys of a job or session.
 func (d *reader) entries(s *Spec) []document.Key {
 	type kind func(string, string, func(ast.Node) error) document.Key
 	duration := func(key kind, name, doc string, out *time.Duration) document.Key {
@@ -296,7 +296,7 @@ func (d *reader) entries(s *Spec) []document.Key {
 // codeHash is the SHA-256 of an archive of code.
 var codeHash = lazyregexp.New(`^[0-9a-f]{64}$`)
 
-// workdir reads the folder of a job's code: a folder, or a folder with the hash of its archive.
+// workdir reads the folder of a job's code, or the folder with the hash of its archive.
 func (d *reader) workdir(n ast.Node, s *Spec) error {
 	dir := func(n ast.Node) error {
 		v, err := d.Text(n, "workdir")
@@ -389,7 +389,7 @@ func (d *reader) data(n ast.Node, s *Spec) error {
 	})
 }
 
-// matching reads a text of a form.
+// matching reads a string that matches a pattern.
 func (d *reader) matching(n ast.Node, what string, out *string, form *lazyregexp.Regexp, rule string) error {
 	document.Note(n, document.Shape{Pattern: form.String()})
 	v, err := d.Text(n, what)
@@ -410,7 +410,7 @@ func (d *reader) uri(n ast.Node, what string, out *string) error {
 	return err
 }
 
-// store reads an address that is written to.
+// store reads a writable address.
 func (d *reader) store(n ast.Node, what string, out *string) error {
 	document.Note(n, document.Shape{Pattern: storeURI.String()})
 	v, err := d.Text(n, what)

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// resnet50 is the job of the documentation.
+// resnet50 is the job in the documentation.
 const resnet50 = `apiVersion: curfew.job/v1
 name: resnet50
 purpose: training
@@ -34,8 +34,8 @@ artifacts: {dir: /out, to: "s3://bucket/artifacts"}
 retries: {interruptions: 20, errors: 1}
 `
 
-// least is a job that says no more than it must.
-const least = "apiVersion: curfew.job/v1\nname: a\nresources: {gpus: L4}\nrun: x\n"
+// minimalJob is a job with only the required keys.
+const minimalJob = "apiVersion: curfew.job/v1\nname: a\nresources: {gpus: L4}\nrun: x\n"
 
 func TestParseJob(t *testing.T) {
 	got, err := Parse("job.yaml", []byte(resnet50))
@@ -59,7 +59,7 @@ func TestParseJob(t *testing.T) {
 }
 
 func TestParseDefaults(t *testing.T) {
-	job, err := Parse("job.yaml", []byte(least))
+	job, err := Parse("job.yaml", []byte(minimalJob))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,10 +86,10 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
-// nb is a session that says no more than it must.
-const nb = "apiVersion: curfew.session/v1\nname: nb\nresources: {gpus: L4}\nlease: 4h\n"
+// minimalSession is a session with only the required keys.
+const minimalSession = "apiVersion: curfew.session/v1\nname: nb\nresources: {gpus: L4}\nlease: 4h\n"
 
-// TestParseSession holds that all keys of a session are read.
+// TestParseSession checks that all keys of a session are read.
 func TestParseSession(t *testing.T) {
 	got, err := Parse("s.yaml", []byte(`apiVersion: curfew.session/v1
 name: nb
@@ -120,7 +120,7 @@ data: ["s3://datasets/imagenet"]
 	}
 }
 
-// TestMistakes holds that each mistake is one line with its place.
+// TestMistakes checks that each mistake is reported in one line with its position.
 func TestMistakes(t *testing.T) {
 	edit := func(from, to string) string { return strings.Replace(resnet50, from, to, 1) }
 	for _, tc := range []struct{ name, src, want string }{
@@ -203,19 +203,26 @@ func TestMistakes(t *testing.T) {
 			"a session needs lease",
 		},
 		{
-			"a folder that is no folder", nb + "work: {dir: work}\n",
+			"a folder that is no folder", minimalSession + "work: {dir: work}\n",
 			`f.yaml:5:13: work.dir "work" is not a folder such as ~/work`,
 		},
-		{"a port", nb + "ports: [0]\n", "f.yaml:5:9: a port is a whole number from 1 to 65535"},
-		{"a port twice", nb + "ports: [1, 1]\n", "ports: 1 is given twice"},
-		{"a variable", nb + "env: {a-b: c}\n", `f.yaml:5:7: env "a-b": a variable is letters`},
-		{"a variable of curfew", nb + "env: {CURFEW_X: c}\n", "are curfew's own"},
-		{"a variable and a secret", nb + "env: {a: b}\nsecrets: {a: /p}\n", "secrets: a is in env and in secrets"},
-		{"an image", nb + "image: a b\n", `image "a b": it is an image such as`},
-		{"cpus with gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
-		{"no cpus", strings.Replace(nb, "gpus: L4", "cpus: 0", 1), "cpus is a whole number from 1 to 4096"},
+		{"a port", minimalSession + "ports: [0]\n", "f.yaml:5:9: a port is a whole number from 1 to 65535"},
+		{"a port twice", minimalSession + "ports: [1, 1]\n", "ports: 1 is given twice"},
+		{"a variable", minimalSession + "env: {a-b: c}\n", `f.yaml:5:7: env "a-b": a variable is letters`},
+		{"a variable of curfew", minimalSession + "env: {CURFEW_X: c}\n", "are curfew's own"},
 		{
-			"nowhere", nb + "work: {dir: ~/w, to: /tmp}\n",
+			"a variable and a secret", minimalSession + "env: {a: b}\nsecrets: {a: /p}\n",
+			"secrets: a is in env and in secrets",
+		},
+		{"an image", minimalSession + "image: a b\n", `image "a b": it is an image such as`},
+		{"cpus with gpus", edit("nodes: 1", "cpus: 1"), "cpus is for machines without GPUs"},
+		{
+			"no cpus", strings.Replace(
+				minimalSession, "gpus: L4", "cpus: 0", 1,
+			), "cpus is a whole number from 1 to 4096",
+		},
+		{
+			"nowhere", minimalSession + "work: {dir: ~/w, to: /tmp}\n",
 			`work.to "/tmp": it is an address such as s3://bucket/prefix or file:///folder`,
 		},
 		{
@@ -284,8 +291,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestHashCoversEveryField holds that no field of a specification can be forgotten by
-// its hash, whatever fields are added.
+// TestHashCoversEveryField checks that every field of a specification affects its hash, including
+// fields added later.
 func TestHashCoversEveryField(t *testing.T) {
 	full := func() *Spec {
 		return &Spec{
@@ -344,7 +351,7 @@ func TestHashCoversEveryField(t *testing.T) {
 	walk(reflect.ValueOf(s).Elem(), "Spec", s)
 }
 
-// TestRoundTrip holds that the canonical form of a specification reads as itself.
+// TestRoundTrip checks that parsing the canonical form returns the same specification.
 func TestRoundTrip(t *testing.T) {
 	text := rapid.StringMatching(`[A-Za-z0-9 ,:#'"{}\[\]&*!|>%@\\/.\n\t$é世-]{0,40}[a-z]`)
 	duration := rapid.Custom(func(t *rapid.T) time.Duration {
@@ -456,9 +463,9 @@ func TestQuantities(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, src := range []string{
-		resnet50, least,
+		resnet50, minimalJob,
 		"apiVersion: curfew.session/v1\nname: nb\nresources: {instance_type: g5.xlarge}\nlease: 4h\ndisk: 150GB\n",
-		nb + "idle: 1m\nports: [1]\nenv: {a: b}\nsecrets: {c: d}\nwork: {dir: ~/w, every: 1m}\nimage: a\nsetup: x\n",
+		minimalSession + "idle: 1m\nports: [1]\nenv: {a: b}\nsecrets: {c: d}\nwork: {dir: ~/w, every: 1m}\nimage: a\nsetup: x\n",
 		"a: &x {b: *x}", "? a\n: b",
 	} {
 		f.Add([]byte(src))
@@ -466,7 +473,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte) {
 		s, err := Parse("f", src)
 		if err != nil {
-			placed(t, src, err)
+			checkPosition(t, src, err)
 			return
 		}
 		back, err := Parse("f", s.Canonical())
@@ -480,8 +487,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// placed holds that a mistake is one line, with a place in the file.
-func placed(t *testing.T, src []byte, err error) {
+// checkPosition checks that an error is one line with a position in the file.
+func checkPosition(t *testing.T, src []byte, err error) {
 	t.Helper()
 	var e *document.Error
 	lines := strings.Count(string(src), "\n") + strings.Count(string(src), "\r") + 1

@@ -21,8 +21,8 @@ var (
 // maxDuration bounds a duration in a file. A longer one is a mistake in the unit.
 const maxDuration = 366 * 24 * time.Hour
 
-// parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit, over 0 and up
-// to a year. What does not come to whole milliseconds is rounded to them.
+// parseDuration reads "30m", "1d12h" or "1.5h": numbers, each with a unit, over 0 and up to a year.
+// The result is rounded to milliseconds.
 func parseDuration(s string) (time.Duration, error) {
 	if !durationForm.MatchString(s) {
 		return 0, fmt.Errorf("%q is not a duration such as 30m, 12h or 7d", s)
@@ -37,7 +37,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// durationText writes what parseDuration reads; "" for 0.
+// durationText formats a duration for parseDuration; "" for 0.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -51,8 +51,8 @@ var sizeUnits = map[string]int64{
 	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50,
 }
 
-// parseSize reads "200GiB" (2^30 bytes each) or "1.5TB" (10^12) as bytes, over 0; part
-// of a byte counts as one.
+// parseSize reads "200GiB" (2^30 bytes each) or "1.5TB" (10^12) as a positive number of bytes,
+// rounded up.
 func parseSize(s string) (int64, error) {
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
@@ -65,7 +65,7 @@ func parseSize(s string) (int64, error) {
 	return v, nil
 }
 
-// sizeText writes what parseSize reads; "" for 0.
+// sizeText formats a size for parseSize; "" for 0.
 func sizeText(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -78,8 +78,7 @@ func sizeText(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + "B"
 }
 
-// scaled returns the decimal number whole.fraction times unit, rounded up, and whether
-// it fits.
+// scaled returns the decimal number whole.fraction times unit, rounded up, and false on overflow.
 func scaled(whole, fraction string, unit int64) (int64, bool) {
 	n, err := strconv.ParseUint(whole+fraction, 10, 64)
 	if err != nil {

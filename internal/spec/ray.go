@@ -9,11 +9,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// rayJob reads a RayJob (https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html).
-// Its cluster ends with it only where shutdownAfterJobFinishes says so, which is false by
-// default, ttlSecondsAfterFinished later, or where a deletionStrategy deletes it however the
-// job ends. Else it runs on, as a RayCluster does. Each of the backoffLimit further tries has
-// a cluster and an activeDeadlineSeconds of its own.
+// rayJob reads a RayJob
+// (https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html). Its
+// cluster ends with the job only if shutdownAfterJobFinishes is set (ttlSecondsAfterFinished
+// later), which is false by default, or if a deletionStrategy deletes it in every outcome.
+// Otherwise it runs on like a RayCluster. Each of the backoffLimit retries has its own cluster and
+// activeDeadlineSeconds.
 func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	if selector := w.get(body, "clusterSelector"); selector != nil {
 		name := w.word(selector, "ray.io/cluster")
@@ -24,7 +25,7 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 		if of == nil {
 			return nil, unreadf("it runs on the RayCluster %s, which is not in the file", name)
 		}
-		return w.submitter(body, 0) // the cluster is counted itself
+		return w.submitter(body, 0) // the cluster is counted separately
 	}
 	again, err := w.number(body, 0, "backoffLimit")
 	if err != nil {
@@ -47,7 +48,7 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	}
 	if ends {
 		for _, s := range specs {
-			s.begunAgain("backoffLimit: 0")
+			s.noteAttempts("backoffLimit: 0")
 		}
 		return append(specs, more...), nil
 	}
@@ -60,7 +61,7 @@ func (w *workload) rayJob(body ast.Node) ([]*Spec, error) {
 	return append(specs, more...), nil
 }
 
-// shutsDown reports whether a RayJob deletes its cluster however the job ends.
+// shutsDown reports whether a RayJob deletes its cluster in every outcome.
 func (w *workload) shutsDown(body ast.Node) bool {
 	strategy := w.get(body, "deletionStrategy")
 	if strategy == nil {
@@ -79,7 +80,7 @@ func (w *workload) shutsDown(body ast.Node) bool {
 	return deletes(w.word(strategy, "onSuccess", "policy")) && deletes(w.word(strategy, "onFailure", "policy"))
 }
 
-// submitter is the pod that submits a RayJob, where its template asks for GPUs.
+// submitter reads the pod that submits a RayJob, if its template requests GPUs.
 func (w *workload) submitter(body ast.Node, limit time.Duration) ([]*Spec, error) {
 	return w.several([]replicas{
 		{name: "submitter", count: 1, template: w.get(body, "submitterPodTemplate"), limit: limit},
@@ -88,7 +89,7 @@ func (w *workload) submitter(body ast.Node, limit time.Duration) ([]*Spec, error
 
 // rayCluster reads a RayCluster, which runs until it is deleted.
 func (w *workload) rayCluster(body ast.Node) ([]*Spec, error) {
-	return w.lasting(w.rayPods(body, 0, 0))
+	return w.boundToMonth(w.rayPods(body, 0, 0))
 }
 
 // rayService reads a RayService, which keeps a cluster.
@@ -97,13 +98,13 @@ func (w *workload) rayService(body ast.Node) ([]*Spec, error) {
 	if cluster == nil {
 		cluster = w.get(body, "rayClusterSpec")
 	}
-	return w.lasting(w.rayPods(cluster, 0, 0))
+	return w.boundToMonth(w.rayPods(cluster, 0, 0))
 }
 
-// rayPods reads the head and the groups of workers of a cluster. A group has replicas, at
-// least minReplicas, each of numOfHosts pods; with enableInTreeAutoscaling it grows to
-// maxReplicas, which is 2147483647 by default (GetWorkerGroupDesiredReplicas and the defaults
-// of the CRD in github.com/ray-project/kuberay/ray-operator).
+// rayPods reads the head and the worker groups of a cluster. A group has replicas, at least
+// minReplicas, each of numOfHosts pods; with enableInTreeAutoscaling it grows to maxReplicas, which
+// is 2147483647 by default (GetWorkerGroupDesiredReplicas and the defaults of the CRD in
+// github.com/ray-project/kuberay/ray-operator).
 func (w *workload) rayPods(cluster ast.Node, limit time.Duration, again int) ([]*Spec, error) {
 	all := []replicas{
 		{name: "head", count: 1, template: w.get(cluster, "headGroupSpec", "template"), limit: limit, errors: again},

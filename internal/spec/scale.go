@@ -6,13 +6,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// autoscaler has the fields in which a kind of autoscaler names its target and its limits.
+// autoscaler names the fields of an autoscaler kind that hold its target and limits.
 type autoscaler struct {
 	target, most []string
-	// usual is the kind of the target where none is given.
-	usual string
-	// otherwise is the most where none is given; 0: there is no bound.
-	otherwise int
+	// defaultKind is the default kind of the target.
+	defaultKind string
+	// defaultMax is the default maximum; 0 is unlimited.
+	defaultMax int
 }
 
 // autoscalers are the kinds that change the replicas of other workloads: those of Kubernetes
@@ -25,19 +25,19 @@ var autoscalers = map[kind]autoscaler{
 		"keda.sh", "ScaledObject",
 	}: {
 		target: []string{"scaleTargetRef"}, most: []string{"maxReplicaCount"},
-		usual: "Deployment", otherwise: kedaMost,
+		defaultKind: "Deployment", defaultMax: kedaDefaultMax,
 	},
 	{
 		"http.keda.sh", "HTTPScaledObject",
 	}: {
 		target: []string{"scaleTargetRef"}, most: []string{"replicas", "max"},
-		usual: "Deployment", otherwise: kedaMost,
+		defaultKind: "Deployment", defaultMax: kedaDefaultMax,
 	},
 	{"autoscaling.aibrix.ai", "PodAutoscaler"}: {target: []string{"scaleTargetRef"}, most: []string{"maxReplicas"}},
 }
 
-// kedaMost is the most replicas or jobs of KEDA where nothing is said.
-const kedaMost = 100
+// kedaDefaultMax is KEDA's default maximum of replicas or jobs.
+const kedaDefaultMax = 100
 
 // scaler is an autoscaler of the file.
 type scaler struct {
@@ -57,14 +57,14 @@ func (w *workload) scaler(a autoscaler) *scaler {
 func (s *scaler) target() string {
 	k := s.word(s.at, "kind")
 	if k == "" {
-		k = s.of.usual
+		k = s.of.defaultKind
 	}
 	return strings.TrimSpace(k + " " + s.word(s.at, "name"))
 }
 
 // scales reports whether it scales a document.
 func (s *scaler) scales(w *workload) bool {
-	if s.target() != w.kind.name+" "+w.name || !s.near(w) {
+	if s.target() != w.kind.name+" "+w.name || !s.sharesNamespace(w) {
 		return false
 	}
 	version := s.word(s.at, "apiVersion")
@@ -76,9 +76,9 @@ func (s *scaler) scales(w *workload) bool {
 		w.group == "extensions"
 }
 
-// grown is how many replicas a workload has at the most: its own, or the bound of an
-// autoscaler of the file, and what of that is not known.
-func (w *workload) grown(n int) (int, []string, error) {
+// maxReplicas returns the maximum number of replicas of a workload: its own or the limit of an autoscaler
+// in the file, and the reasons why it is unknown.
+func (w *workload) maxReplicas(n int) (int, []string, error) {
 	var unknown []string
 	for _, s := range w.scalers {
 		if !s.scales(w) {
@@ -97,7 +97,7 @@ func (w *workload) grown(n int) (int, []string, error) {
 		if s.get(s.body, s.of.most...) != nil {
 			continue
 		}
-		if n = max(n, s.of.otherwise); s.of.otherwise == 0 {
+		if n = max(n, s.of.defaultMax); s.of.defaultMax == 0 {
 			unknown = append(unknown, "how many replicas it grows to: "+s.kind.name+" "+s.name+" has no "+
 				strings.Join(s.of.most, "."))
 		}
@@ -105,10 +105,10 @@ func (w *workload) grown(n int) (int, []string, error) {
 	return n, unknown, nil
 }
 
-// scaledJob reads a ScaledJob of KEDA: jobs that are begun as long as there is work, 100 at
-// once by default (https://keda.sh/docs/latest/reference/scaledjob-spec).
+// scaledJob reads a KEDA ScaledJob: jobs started while there is work, at most 100 at once by
+// default (https://keda.sh/docs/latest/reference/scaledjob-spec).
 func (w *workload) scaledJob(body ast.Node) ([]*Spec, error) {
-	most, err := w.number(body, kedaMost, "maxReplicaCount")
+	most, err := w.number(body, kedaDefaultMax, "maxReplicaCount")
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func (w *workload) scaledJob(body ast.Node) ([]*Spec, error) {
 			return nil, w.At(body, "a ScaledJob has more than %d pods", maxCount)
 		}
 	}
-	return w.lasting(specs, nil)
+	return w.boundToMonth(specs, nil)
 }
 
-// maxScale is the most replicas that Knative gives a service: the annotation max-scale, which
-// means no bound where it is 0 or absent (https://knative.dev/docs/serving/autoscaling/scale-bounds).
+// maxScale returns Knative's limit of a service's replicas: the annotation max-scale, unlimited if
+// 0 or absent (https://knative.dev/docs/serving/autoscaling/scale-bounds).
 func (w *workload) maxScale(nodes ...ast.Node) (most int, bounded bool, err error) {
 	for _, n := range nodes {
 		for _, name := range []string{
@@ -141,8 +141,8 @@ func (w *workload) maxScale(nodes ...ast.Node) (most int, bounded bool, err erro
 	return most, bounded, nil
 }
 
-// knative reads a Service of Knative, or what it makes: pods of one template that grow with
-// the requests.
+// knative reads a Knative Service or Configuration: pods of one template that scale with the
+// requests.
 func (w *workload) knative(body ast.Node) ([]*Spec, error) {
 	template := w.get(body, "template")
 	if w.kind.name == "Revision" {
@@ -156,5 +156,5 @@ func (w *workload) knative(body ast.Node) ([]*Spec, error) {
 	if !bounded {
 		unknown = []string{"how many replicas it grows to: it has no annotation autoscaling.knative.dev/max-scale"}
 	}
-	return w.lasting(w.several([]replicas{{count: max(1, n), template: template, unknown: unknown}}))
+	return w.boundToMonth(w.several([]replicas{{count: max(1, n), template: template, unknown: unknown}}))
 }

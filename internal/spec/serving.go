@@ -21,12 +21,12 @@ func (w *workload) inferenceService(body ast.Node) ([]*Spec, error) {
 		}
 		out = append(out, specs...)
 	}
-	return w.lasting(out, nil)
+	return w.boundToMonth(out, nil)
 }
 
 // component reads a component of an InferenceService.
 func (w *workload) component(name string, part ast.Node) ([]*Spec, error) {
-	n, unknown, err := w.served(part)
+	n, unknown, err := w.maxServed(part)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (w *workload) component(name string, part ast.Node) ([]*Spec, error) {
 	return specs, err
 }
 
-// served is how many replicas a component has at the most.
-func (w *workload) served(part ast.Node) (int, []string, error) {
+// maxServed returns the maximum number of a component's replicas.
+func (w *workload) maxServed(part ast.Node) (int, []string, error) {
 	least, err := w.number(part, 1, "minReplicas")
 	if err != nil {
 		return 0, nil, err
@@ -94,8 +94,8 @@ func (w *workload) served(part ast.Node) (int, []string, error) {
 	return max(1, least, scale), []string{"how many replicas it grows to: it has no maxReplicas"}, nil
 }
 
-// servingRuntime is the runtime of the file that the model of a component names; why says
-// what is not known where it is in no file, or is chosen by the format of the model.
+// servingRuntime returns the runtime in the file that a component's model names; why is the reason
+// if it is in no file or is chosen by the model's format.
 func (w *workload) servingRuntime(part ast.Node) (spec ast.Node, why string, err error) {
 	model := w.get(part, "model")
 	if model == nil {
@@ -114,9 +114,9 @@ func (w *workload) servingRuntime(part ast.Node) (spec ast.Node, why string, err
 	return w.get(of.root, "spec"), "", nil
 }
 
-// servingPod returns the request of one pod of a component: its own containers, the model and the
-// frameworks that older versions have in its place, and the containers of the runtime. The model's
-// resources go before those of the runtime's kserve-container; the larger counts.
+// servingPod returns the request of one pod of a component: its own containers, the model or the
+// frameworks that older versions have instead, and the containers of the runtime. Of the model's
+// resources and those of the runtime's kserve-container the larger is counted.
 func (w *workload) servingPod(part, runtime ast.Node) (quantities, error) {
 	model, further := quantities{}, quantities{}
 	var failed error
@@ -147,14 +147,14 @@ func (w *workload) servingPod(part, runtime ast.Node) (quantities, error) {
 	return w.containers(part, further.add(model))
 }
 
-// servingWorkers are the further pods of a replica that spans several nodes.
+// servingWorkers are the additional pods of a multi-node replica.
 type servingWorkers struct {
 	given      bool
 	head, each quantities
 }
 
-// workers reads workerSpec: a replica is a head and pipelineParallelSize - 1 workers, 2 stages
-// by default, with tensorParallelSize GPUs each
+// workers reads workerSpec: a replica has a head and pipelineParallelSize - 1 workers, 2 stages by
+// default, with tensorParallelSize GPUs each
 // (https://kserve.github.io/website/docs/model-serving/generative-inference/multi-node).
 func (w *workload) workers(part, runtime ast.Node) (out servingWorkers, stages int, err error) {
 	stages, gpus := 2, 0

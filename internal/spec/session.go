@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// sessionEntries are the keys that only a session has.
+// sessionEntries returns the keys that only a session has.
 func (d *reader) sessionEntries(s *Spec) []document.Key {
 	return append(d.environmentEntries(s), []document.Key{
 		document.Optional("ports", "ports of the machine that connect may forward", func(n ast.Node) error {
@@ -47,7 +47,7 @@ func (d *reader) sessionEntries(s *Spec) []document.Key {
 	}...)
 }
 
-// environmentEntries are the keys for what the work finds on its machine.
+// environmentEntries returns the keys that set up the environment of the work.
 func (d *reader) environmentEntries(s *Spec) []document.Key {
 	return []document.Key{
 		document.Optional("env", "variables that are added to the environment", func(n ast.Node) error {
@@ -78,11 +78,11 @@ func (d *reader) ports(n ast.Node, out *[]int) error {
 	})
 }
 
-// variables reads a mapping of names to texts. No variable has a value and a secret.
+// variables reads a mapping of names to texts. A variable cannot have both a value and a secret.
 func (d *reader) variables(n ast.Node, what string, s *Spec, out *map[string]string) error {
 	values := map[string]string{}
 	err := d.Pairs(n, what, func(name string, k, v ast.Node) error {
-		if name != "" && !variable.MatchString(name) { // the name is empty where the shape is described
+		if name != "" && !variable.MatchString(name) { // the name is empty while the shape is described
 			return d.At(k, "%s %q: a variable is letters, digits and underscores", what, name)
 		}
 		if strings.HasPrefix(strings.ToUpper(name), "CURFEW_") {
@@ -105,10 +105,10 @@ func (d *reader) variables(n ast.Node, what string, s *Spec, out *map[string]str
 	return err
 }
 
-// DefaultLease is how long a session may run that is started without a file and says nothing.
+// DefaultLease is the lease of a session that is started without a file or a lease.
 const DefaultLease = 4 * time.Hour
 
-// Clone returns a copy that shares nothing with the specification.
+// Clone returns a deep copy.
 func (s *Spec) Clone() *Spec {
 	c := *s
 	c.Regions, c.Ports, c.Data, c.Unknown = slices.Clone(s.Regions), slices.Clone(s.Ports), slices.Clone(

@@ -44,10 +44,10 @@ func (w *workload) spark(body ast.Node) ([]*Spec, error) {
 		}
 	}
 	if w.word(body, "restartPolicy", "type") == "Always" {
-		return w.lasting(out, nil)
+		return w.boundToMonth(out, nil)
 	}
 	for _, s := range out {
-		s.begunAgain("onFailureRetries: 0")
+		s.noteAttempts("onFailureRetries: 0")
 	}
 	return out, nil
 }
@@ -100,7 +100,7 @@ func (w *workload) sparkPod(body, node ast.Node, role string) (quantities, error
 	return w.together(pod, own, containers, initial)
 }
 
-// executors is how many executors there are at the most.
+// executors returns the maximum number of executors.
 func (w *workload) executors(body ast.Node) (int, []string, error) {
 	largest, bounded := 0, false
 	for _, path := range [][]string{{"executor", "instances"}, {"sparkConf", "spark.executor.instances"}} {
@@ -128,7 +128,7 @@ func (w *workload) executors(body ast.Node) (int, []string, error) {
 	return largest, nil, nil
 }
 
-// scheduledSpark reads a ScheduledSparkApplication: one of its runs.
+// scheduledSpark reads one run of a ScheduledSparkApplication.
 func (w *workload) scheduledSpark(body ast.Node) ([]*Spec, error) {
 	specs, err := w.spark(w.get(body, "template"))
 	w.scheduled(specs, body, "concurrencyPolicy")

@@ -1,6 +1,6 @@
-// Package spec reads what a person wants to run: a job or a session of curfew, or a
-// workload of Kubernetes that asks for GPUs. Files are read strictly, with the line and
-// column of every mistake, and a specification has a hash that an approval is bound to.
+// Package spec reads specifications of work: a job or a session of curfew, or a Kubernetes workload
+// that requests GPUs. Files are read strictly, with the line and column of every mistake, and a
+// specification has a hash that approvals are bound to.
 package spec
 
 import (
@@ -32,133 +32,130 @@ const (
 	Session Kind = "session" // an interactive machine with a lease
 )
 
-// Capacity is how machines are bought.
+// Capacity is the purchase option of machines.
 type Capacity string
 
-// The capacities. A file that says nothing means OnDemand, which is never interrupted.
+// The capacities. The default is OnDemand, which is never interrupted.
 const (
 	OnDemand Capacity = "on-demand"
 	Spot     Capacity = "spot"
-	Auto     Capacity = "auto" // spot while there is some, on demand otherwise
+	Auto     Capacity = "auto" // spot while available, otherwise on demand
 )
 
 // Spec is one job or session.
 type Spec struct {
 	Kind Kind
 	Name string
-	// Purpose is unknown where a job does not say; a session is for experimentation
-	// unless it says otherwise.
+	// Purpose is unknown if a job does not state it; a session's default is experimentation.
 	Purpose   inventory.Purpose
 	Owner     inventory.Owner
 	Resources Resources
 	Capacity  Capacity
-	// Regions are those it may run in, the preferred first; empty leaves it to the
-	// configuration.
+	// Regions are the allowed regions, the preferred first; if empty the configuration decides.
 	Regions []string
 	// Setup and Run are shell commands; a session has no Run.
 	Setup, Run string
-	// Duration is how long the work takes without interruption, as its author expects;
-	// 0 not declared.
+	// Duration is the declared time that the work takes without interruption; 0 if not declared.
 	Duration time.Duration
-	// MaxRuntime ends a job, lost work and restarts included, Deadline is when it is to
-	// be done, counted from its submission, Lease ends a session. 0: none.
+	// MaxRuntime limits a job including lost work and restarts, Deadline is counted from its
+	// submission, and Lease limits a session. 0 for none.
 	MaxRuntime, Deadline, Lease time.Duration
-	// MaxCost is the most that it may cost; 0: no bound.
+	// MaxCost limits the cost; 0 for none.
 	MaxCost money.Amount
-	// DiskGiB is the root disk of each machine; 0 leaves it to the configuration.
+	// DiskGiB is the size of each machine's root disk; 0 for the configured one.
 	DiskGiB int64
-	// Checkpoint is how work is saved; nil: it is not.
+	// Checkpoint says how work is saved; nil if it is not saved.
 	Checkpoint *Checkpoint
 	// Data are the inputs of the work.
 	Data []Dataset
 	// Artifacts are the outputs of the work; nil if there are none.
 	Artifacts *Artifacts
 	Retries   Retries
-	// Work is the folder of a session that outlives it; nil: none is named.
+	// Work is the folder of a session that is saved beyond its end; nil for none.
 	Work *Work
-	// Idle ends a session after so long at rest; 0 leaves it to the configuration.
+	// Idle ends a session after this idle time; 0 for the configured one.
 	Idle time.Duration
-	// Ports are those of the machine that connect may forward.
+	// Ports are the machine's ports that connect may forward.
 	Ports []int
-	// Workdir is the folder of a job's code, relative to its file; Code is the SHA-256 of the archive
-	// that was made of it, and binds an approval to the code. Empty: none.
+	// Workdir is the folder of a job's code, relative to its file; Code is the SHA-256 of its
+	// archive, which binds an approval to the code. Empty for none.
 	Workdir, Code string
-	// Stall ends a job that makes no progress for so long; 0: never.
+	// Stall ends a job that makes no progress for this time; 0 for never.
 	Stall time.Duration
-	// Env is added to the environment. Secrets maps variables to where their values are
-	// read at run time: a parameter or a secret of the provider.
+	// Env is added to the environment. Secrets maps variables to the provider's parameter or secret
+	// that is read at run time.
 	Env, Secrets map[string]string
-	// Image is the machine image, in the provider's terms; empty leaves it to the configuration.
+	// Image is the provider's identifier of the machine image; empty for the configured one.
 	Image string
 	// Unknown lists the parts that the file leaves open and that affect cost, such as a fan-out
-	// that is known only at run time. It is empty for a job or session of curfew.
+	// known only at run time. It is empty for a job or session of curfew.
 	Unknown []string
-	// Selector are the labels that a node must have for the workload, each with the
-	// values that it may have; nil for a job or session.
+	// Selector maps required node labels to their allowed values; nil for a job or session.
 	Selector map[string][]string
-	// Digest is the SHA-256 of the whole file that a manifest stands in, so that an
-	// approval covers what a Spec has no field for; empty for a job or session.
+	// Digest is the SHA-256 of the whole manifest file, so that an approval covers settings without
+	// a field in Spec; empty for a job or session.
 	Digest string
 
-	// File and Line are where it begins.
+	// File and Line are the position of its start.
 	File string
 	Line int
 }
 
-// Unread reports whether it has no resources, because what it runs is not known: Unknown says why.
+// Unread reports whether the resources are unknown; Unknown has the reason.
 func (s *Spec) Unread() bool { return s.Resources == (Resources{}) && len(s.Unknown) > 0 }
 
-// Resources are the machines.
+// Resources are the requested machines.
 type Resources struct {
-	// GPU names the accelerator as in the price book ("A100-80GB") and GPUs is how many
-	// of them each node needs. InstanceType is a machine type. A file of curfew has
-	// one or the other; a manifest may have both, and then nodes share machines.
+	// GPU names the accelerator as in the price book ("A100-80GB") and GPUs is the number per node.
+	// InstanceType is a machine type. A file of curfew has one or the other; a manifest may have
+	// both, and then nodes share machines.
 	GPU          string
 	GPUs         int
 	InstanceType string
-	// CPUs is how many CPUs each node needs where it needs no GPU; 0: not said.
+	// CPUs is the number of CPUs per node for work without GPUs; 0 if not stated.
 	CPUs int
-	// Nodes is how many machines work together, at least 1; pods, in a manifest.
+	// Nodes is the number of machines that work together, at least 1; in a manifest, the number of
+	// pods.
 	Nodes int
 }
 
-// Checkpoint is how work is saved.
+// Checkpoint describes how work is saved.
 type Checkpoint struct {
-	// Dir is where the work writes, To the object store that keeps it.
+	// Dir is the folder that the work writes, To the object store.
 	Dir, To string
 	// Every is the interval; 0 leaves it to the planner.
 	Every time.Duration
-	// Keep is how many are kept; at least 1.
+	// Keep is the number of checkpoints to keep; at least 1.
 	Keep int
-	// SizeBytes is one checkpoint; 0 not known.
+	// SizeBytes is the size of one checkpoint; 0 if unknown.
 	SizeBytes int64
-	// Restart is the time from an interruption until work goes on, without what was
-	// lost; 0 not declared.
+	// Restart is the time from an interruption until work resumes, without the lost work; 0 if not
+	// declared.
 	Restart time.Duration
-	// Done is a pattern of the marker of a finished checkpoint; empty: none.
+	// Done is a pattern of the marker file of a finished checkpoint; empty for none.
 	Done string
 }
 
-// Work is a folder whose content is saved while a session runs and before it ends, and is
-// there again when the session is started again.
+// Work is a folder that is saved while a session runs and before it ends, and restored when the
+// session starts again.
 type Work struct {
-	// Dir is on the machine: an absolute path, or one below "~/", the home of its user.
+	// Dir is a path on the machine: absolute, or below "~/", the home of its user.
 	Dir string
-	// To is the object store that keeps it; empty leaves it to the configuration.
+	// To is the object store; empty for the configured one.
 	To string
-	// Every is the time between snapshots; 0 leaves it to the configuration.
+	// Every is the time between snapshots; 0 for the configured one.
 	Every time.Duration
 }
 
 // Dataset is an input of the work.
 type Dataset struct {
 	URI string
-	// SizeBytes is how much of it; 0 not known.
+	// SizeBytes is the size of the input; 0 if unknown.
 	SizeBytes int64
 }
 
-// Shown is an address as people may see it: without user, query and fragment, in which
-// signed URLs carry what lets anybody read.
+// Shown removes user, query and fragment from an address for display: the query of a signed URL
+// grants access to anyone.
 func Shown(uri string) string {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -178,22 +175,21 @@ func Shown(uri string) string {
 // Artifacts are the outputs of the work.
 type Artifacts struct{ Dir, To string }
 
-// Retries bound how often a job begins again.
+// Retries bound the restarts of a job.
 type Retries struct {
-	// Interruptions is for machines that were taken away, Errors for failures of the
+	// Interruptions counts restarts after a machine was lost, Errors those after failures of the
 	// job itself.
 	Interruptions, Errors int
 }
 
-// DefaultInterruptions is how often a job goes on after an interruption where its file
-// does not say.
+// DefaultInterruptions is the default number of restarts after interruptions.
 const DefaultInterruptions = 20
 
-// DefaultKeep is how many checkpoints are kept where a file does not say.
+// DefaultKeep is the default number of checkpoints to keep.
 const DefaultKeep = 3
 
-// Cap returns the longest that it may run: the least of MaxRuntime, Deadline and Lease,
-// with the name of that key. It is 0 and "" where none is given.
+// Cap returns the shortest of MaxRuntime, Deadline and Lease with the name of its key, or 0 and ""
+// if there is none.
 func (s *Spec) Cap() (time.Duration, string) {
 	least, key := time.Duration(0), ""
 	for _, c := range []struct {
@@ -207,20 +203,19 @@ func (s *Spec) Cap() (time.Duration, string) {
 	return least, key
 }
 
-// Hash returns the SHA-256 of the specification's meaning, in hexadecimal: the same for
-// every way to write it, and another for every change of what is to be run, for whom, on
-// what, and within which bounds.
+// Hash returns the hexadecimal SHA-256 of the specification's meaning. It does not depend on
+// formatting, and changes with the work, its owner, its resources and its bounds.
 func (s *Spec) Hash() string {
 	h := sha256.New()
 	h.Write(s.Canonical())
-	// What only a manifest has follows the canonical file, which ends in a newline.
+	// Fields of manifests follow the canonical file, which ends in a newline.
 	if s.Digest != "" || len(s.Unknown) > 0 || len(s.Selector) > 0 {
-		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown, s.Selector}) // a hash takes all that is written
+		_ = json.NewEncoder(h).Encode([]any{s.Digest, s.Unknown, s.Selector}) // writing to a hash cannot fail
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// canon is the shape of a file, its keys in order and what is left out left out.
+// canon is the canonical file: fixed order of keys, omitted keys left out.
 type canon struct {
 	APIVersion string            `json:"apiVersion"`
 	Name       string            `json:"name"`
@@ -294,8 +289,8 @@ type canonRetries struct {
 	Errors        int `json:"errors"`
 }
 
-// Canonical returns the specification as a file of one fixed form, which [Parse] reads
-// as the same specification again. It leaves out what only a manifest has.
+// Canonical returns the specification as a file in one fixed form that [Parse] reads back. It omits
+// fields of manifests.
 func (s *Spec) Canonical() []byte {
 	c := canon{
 		APIVersion: JobVersion, Name: s.Name, Purpose: s.Purpose, Capacity: s.Capacity,
@@ -346,6 +341,6 @@ func (s *Spec) Canonical() []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(c) // texts and whole numbers alone
+	_ = e.Encode(c) // strings and integers always encode
 	return b.Bytes()
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// labelStep is the label by which a runtime says which of its jobs trains.
+// labelStep is the label that marks the training job of a runtime.
 const labelStep = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 // trainJob reads a TrainJob of Kubeflow Trainer (https://www.kubeflow.org/docs/components/trainer):
-// the jobs of its runtime, which has to be in the file. numNodes of the TrainJob, else of the
-// runtime's mlPolicy, is how many pods the training job has; resourcesPerNode takes the place
-// of the resources of its container "node".
+// the jobs of its runtime, which must be in the file. The training job has numNodes pods, of the
+// TrainJob or else of the runtime's mlPolicy; resourcesPerNode replaces the resources of its
+// container "node".
 func (w *workload) trainJob(body ast.Node) ([]*Spec, error) {
 	name, of := w.word(body, "runtimeRef", "name"), w.word(body, "runtimeRef", "kind")
 	if of == "" {
@@ -67,14 +67,14 @@ func (w *workload) trainJob(body ast.Node) ([]*Spec, error) {
 			s.MaxRuntime = limit
 		}
 		s.Retries.Errors = again
-		s.begunAgain("maxRestarts: 0 of the runtime")
+		s.noteAttempts("maxRestarts: 0 of the runtime")
 		out = append(out, s)
 	}
 	return out, nil
 }
 
-// trainStep is a replicated job of a runtime. One that trains has nodes pods, each with the
-// resources of the TrainJob where it gives some.
+// trainStep is a replicated job of a runtime. A training step has nodes pods, each with the
+// resources of the TrainJob if set.
 type trainStep struct {
 	part   ast.Node
 	trains bool

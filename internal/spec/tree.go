@@ -11,11 +11,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// tree is documents of a foreign form: other keys are ignored, and
-// anchors, aliases and merged mappings are followed. No alias leads back to itself.
+// tree navigates documents of foreign formats: unknown keys are ignored; anchors, aliases and
+// merged mappings are followed. No alias refers to itself.
 type tree struct{ file *document.File }
 
-// get returns the value at a path of keys; nil where there is none.
+// get returns the value at a path of keys, or nil.
 func (t *tree) get(n ast.Node, path ...string) ast.Node {
 	n = t.file.Target(n)
 	for _, key := range path {
@@ -47,7 +47,7 @@ func (t *tree) key(n ast.Node, key string) ast.Node {
 	return merged
 }
 
-// merged are the mappings that a merge key names: one, or a list of them.
+// merged returns the mappings that a merge key names: one, or a list of them.
 func (t *tree) merged(n ast.Node) []ast.Node {
 	if list, ok := t.file.Target(n).(*ast.SequenceNode); ok {
 		return t.items(list)
@@ -55,10 +55,10 @@ func (t *tree) merged(n ast.Node) []ast.Node {
 	return []ast.Node{t.file.Target(n)}
 }
 
-// word returns a scalar at a path as it is written; "" where there is none.
+// word returns a scalar at a path as written, or "".
 func (t *tree) word(n ast.Node, path ...string) string { return document.Scalar(t.get(n, path...)) }
 
-// text returns a scalar or a block of text at a path; "" where there is none.
+// text returns a scalar or block of text at a path, or "".
 func (t *tree) text(n ast.Node, path ...string) string {
 	n = t.get(n, path...)
 	if block, ok := n.(*ast.LiteralNode); ok {
@@ -67,7 +67,7 @@ func (t *tree) text(n ast.Node, path ...string) string {
 	return document.Scalar(n)
 }
 
-// items returns the items of a list at a path.
+// items returns the items of the list at a path.
 func (t *tree) items(n ast.Node, path ...string) []ast.Node {
 	list, ok := t.get(n, path...).(*ast.SequenceNode)
 	if !ok {
@@ -80,8 +80,7 @@ func (t *tree) items(n ast.Node, path ...string) []ast.Node {
 	return out
 }
 
-// each visits the keys of a mapping at a path, those that it has itself before those that
-// are merged into it.
+// each visits the keys of the mapping at a path, its own before merged ones.
 func (t *tree) each(visit func(key string, v ast.Node), n ast.Node, path ...string) {
 	t.visit(visit, t.get(n, path...))
 }
@@ -105,8 +104,7 @@ func (t *tree) visit(visit func(key string, v ast.Node), n ast.Node) {
 	}
 }
 
-// digest returns the SHA-256 of what the documents say, without their formatting, order
-// of keys and comments.
+// digest returns the SHA-256 of the documents' content, without formatting, key order and comments.
 func (t *tree) digest() (string, error) {
 	var plain []any
 	for _, body := range t.file.Bodies {
@@ -146,12 +144,12 @@ func (t *tree) plain(n ast.Node) any {
 		return v.Value.Value
 	case *ast.BoolNode:
 		return v.Value
-	default: // a number, kept apart from a text that is written like it
+	default: // a number, distinct from a string with the same digits
 		return map[string]any{"": v.GetToken().Value}
 	}
 }
 
-// whole reads a whole number that is not negative, as a number or a text.
+// whole reads a non-negative integer, as a number or a string.
 func whole(n ast.Node) (int, bool) {
 	v, err := strconv.ParseUint(document.Scalar(n), 10, 31)
 	return int(v), err == nil

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// known is a document whose cost is known.
+// known is a document of known cost.
 const known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known}\nspec: {activeDeadlineSeconds: 900, containers: " +
 	"[{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}\n"
 
-// TestAsksAboutDocumentsByName holds that a document whose consumption is not understood is
-// named next to one that is, in whatever order the two are.
-func TestAsksAboutDocumentsByName(t *testing.T) {
+// TestNamesUnreadDocuments checks that a document that is not understood is named even next to
+// one that is, in either order.
+func TestNamesUnreadDocuments(t *testing.T) {
 	pod := func(resources string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {containers: [{name: c, resources: {limits: {" +
 			resources + "}}}]}\n"
@@ -218,7 +218,7 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 		for _, src := range []string{known + "---\n" + tc.src, tc.src + "---\n" + known} {
 			if strings.HasPrefix(src, "apiVersion: curfew") || strings.HasPrefix(src, "- ") ||
 				strings.HasPrefix(src, "apiVersion: v1\nmetadata") {
-				continue // read as a job of curfew, which has one document
+				continue // parsed as a job of curfew, which has one document
 			}
 			specs, err := Read("m.yaml", []byte(src), nil)
 			if err != nil {
@@ -247,8 +247,8 @@ func TestAsksAboutDocumentsByName(t *testing.T) {
 	}
 }
 
-// TestReadsWhatRunsNothing holds that documents that run nothing do not make the gate ask.
-func TestReadsWhatRunsNothing(t *testing.T) {
+// TestIgnoresDocumentsWithoutPods checks that documents that run nothing do not make the gate ask.
+func TestIgnoresDocumentsWithoutPods(t *testing.T) {
 	src := known
 	for _, doc := range []string{
 		"v1 ConfigMap", "v1 Service", "v1 LimitRange", "v1 ResourceQuota", "rbac.authorization.k8s.io/v1 Role",
@@ -272,9 +272,9 @@ func TestReadsWhatRunsNothing(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreNotRead holds that a template of Helm asks, and that another broken file is
-// a mistake.
-func TestTemplatesAreNotRead(t *testing.T) {
+// TestUnrenderedTemplatesAsk checks that a Helm template makes the gate ask, and that any other broken
+// file is a mistake.
+func TestUnrenderedTemplatesAsk(t *testing.T) {
 	helm := "apiVersion: apps/v1\nkind: Deployment\nspec:\n  {{- if .Values.big }}\n  replicas: {{ .Values.n }}\n  {{- " +
 		"end }}\n"
 	specs, err := Read("charts/gpu.yaml", []byte(helm), nil)
@@ -288,8 +288,8 @@ func TestTemplatesAreNotRead(t *testing.T) {
 	}
 }
 
-// TestNamesFewUnreadDocuments holds that many documents of one kind make one reason.
-func TestNamesFewUnreadDocuments(t *testing.T) {
+// TestGroupsUnreadDocuments checks that many documents of one kind yield one reason.
+func TestGroupsUnreadDocuments(t *testing.T) {
 	src := known
 	for i := range 400 {
 		src += fmt.Sprintf("---\napiVersion: example.com/v1\nkind: Train\nmetadata: {name: t%d}\n", i)
@@ -305,7 +305,7 @@ func TestNamesFewUnreadDocuments(t *testing.T) {
 	}
 }
 
-// TestBoundsManifests holds that counts beyond their bounds are mistakes, and never wrap.
+// TestBoundsManifests checks that counts beyond their bounds are mistakes and never overflow.
 func TestBoundsManifests(t *testing.T) {
 	pods := "template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}}"
 	for name, src := range map[string]string{

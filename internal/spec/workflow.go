@@ -14,61 +14,59 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// maxInvocations is how many templates with arguments of their own are read.
+// maxInvocations bounds the templates with different arguments that are read.
 const maxInvocations = 500
 
-// invocation is a template with its arguments, and how often it is begun.
+// invocation is a template with its arguments and the number of its starts.
 type invocation struct {
 	scope, template string
 	inputs          map[string]string
 	times           int
-	// tries is how often one of them may be begun over, the first time counted; 0 is without
-	// bound.
+	// tries is the maximum number of attempts at one of them, the first included; 0 is unlimited.
 	tries   int
 	unknown []string
 }
 
-// frame is where a template is begun.
+// frame is the context in which a template is started.
 type frame struct {
-	// scope is the WorkflowTemplate that the template is in, empty for the workflow itself.
+	// scope is the WorkflowTemplate that holds the template; empty for the workflow itself.
 	scope, name string
 	inputs      map[string]string
 	times       int
 	tries       int
-	// unknown is the unknown part of its number of starts.
+	// unknown is the reason why the number of starts is unknown.
 	unknown []string
 }
 
-// invocations counts how often the templates of a workflow are begun.
+// invocations counts the starts of a workflow's templates.
 type invocations struct {
 	*workload
-	// bodies are the spec of the workflow, and that of the WorkflowTemplate that it runs.
+	// bodies are the spec of the workflow and that of the WorkflowTemplate that it runs.
 	bodies []ast.Node
-	// templates are those of each scope.
+	// templates are the templates of each scope.
 	templates map[string]map[string]ast.Node
-	// begun are the invocations by template and arguments, order the same in their order,
-	// named their templates.
-	begun map[string]*invocation
+	// byKey holds the invocations by template and arguments, order the same in order of their
+	// start, named their templates.
+	byKey map[string]*invocation
 	order []*invocation
 	named map[string]bool
-	// open are the templates that are being followed, against a circle.
-	open  map[string]bool
+	// path holds the templates on the current path, to detect cycles.
+	path  map[string]bool
 	steps int
 }
 
-// workflow reads the spec of an Argo Workflow: one Spec for each template with GPUs that
-// is reached from the entry point or from a hook, with as many nodes as it is begun; one more
-// where it is begun with other arguments. parallelism does not lower the count, because it
-// bounds what runs at once and not what is paid in all
+// workflow reads the spec of an Argo Workflow into one Spec for each template with GPUs that is
+// reachable from the entry point or a hook, and for each different set of arguments. Nodes is the
+// number of its starts; parallelism does not lower it, because it bounds concurrency and not cost
 // (https://argo-workflows.readthedocs.io/en/latest/fields).
 func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 	run := &invocations{
 		workload:  w,
 		bodies:    []ast.Node{body},
 		templates: map[string]map[string]ast.Node{},
-		begun:     map[string]*invocation{},
+		byKey:     map[string]*invocation{},
 		named:     map[string]bool{},
-		open:      map[string]bool{},
+		path:      map[string]bool{},
 	}
 	if ref := w.get(body, "workflowTemplateRef"); ref != nil {
 		of, err := run.library(ref)
@@ -98,7 +96,7 @@ func (w *workload) workflow(body ast.Node) ([]*Spec, error) {
 	if err := run.hooks(top, run.first("hooks"), nil); err != nil {
 		return nil, err
 	}
-	if entry == "" { // a library of templates: each is taken once
+	if entry == "" { // a library of templates: count each once
 		for _, name := range order {
 			if !run.named["\x00"+name] {
 				run.count(frame{name: name, times: 1, tries: 1, inputs: run.inputs(run.templates[""][name], nil)})
@@ -114,8 +112,8 @@ func (w *workload) cronWorkflow(body ast.Node) ([]*Spec, error) {
 	return specs, err
 }
 
-// workflowTemplate reads a WorkflowTemplate as a workflow that is run once, unless another
-// document of the file runs it.
+// workflowTemplate reads a WorkflowTemplate as a workflow that runs once, unless another document
+// of the file runs it.
 func (w *workload) workflowTemplate(body ast.Node) ([]*Spec, error) {
 	for _, by := range w.references()[w.name] {
 		if by != w {
@@ -125,7 +123,7 @@ func (w *workload) workflowTemplate(body ast.Node) ([]*Spec, error) {
 	return w.workflow(body)
 }
 
-// references are the documents that name a WorkflowTemplate, by its name.
+// references returns the documents that reference each WorkflowTemplate, by its name.
 func (m *manifest) references() map[string][]*workload {
 	if m.templateRefs == nil {
 		m.templateRefs = map[string][]*workload{}
@@ -142,7 +140,7 @@ func (m *manifest) references() map[string][]*workload {
 	return m.templateRefs
 }
 
-// library finds the WorkflowTemplate of a reference; an error where it is not in the file.
+// library finds the WorkflowTemplate of a reference, or fails if it is not in the file.
 func (w *workload) library(ref ast.Node) (*workload, error) {
 	of := kind{"argoproj.io", "WorkflowTemplate"}
 	if w.flag(ref, "clusterScope") {
@@ -155,7 +153,7 @@ func (w *workload) library(ref ast.Node) (*workload, error) {
 	return found, err
 }
 
-// first is the value at a path of the workflow, or of the WorkflowTemplate that it runs.
+// first returns the value at a path of the workflow, or of the WorkflowTemplate that it runs.
 func (v *invocations) first(path ...string) ast.Node {
 	for _, b := range v.bodies {
 		if n := v.get(b, path...); n != nil {
@@ -165,7 +163,7 @@ func (v *invocations) first(path ...string) ast.Node {
 	return nil
 }
 
-// scope adds the templates of a list, and returns their names in order.
+// scope adds the templates of a list and returns their names in order.
 func (v *invocations) scope(name string, list ast.Node) (order []string) {
 	all := map[string]ast.Node{}
 	for _, t := range v.items(list) {
@@ -179,13 +177,13 @@ func (v *invocations) scope(name string, list ast.Node) (order []string) {
 	return order
 }
 
-// specs reads what the invocations ask for.
+// specs reads the requests of all invocations.
 func (v *invocations) specs() ([]*Spec, error) {
 	var out []*Spec
 	same := map[string]int{}
 	for _, i := range v.order {
 		v.parameters = i.inputs
-		specs, err := v.asked(i)
+		specs, err := v.read(i)
 		v.parameters = nil
 		var unread *unreadError
 		if errors.As(err, &unread) {
@@ -199,7 +197,7 @@ func (v *invocations) specs() ([]*Spec, error) {
 			same[i.template]++
 		}
 		for _, s := range specs {
-			if n := same[i.template]; n > 1 { // with other arguments
+			if n := same[i.template]; n > 1 { // the same template with other arguments
 				s.Name += "-" + strconv.Itoa(n)
 			}
 			s.Unknown = append(s.Unknown, i.unknown...)
@@ -209,15 +207,15 @@ func (v *invocations) specs() ([]*Spec, error) {
 	return out, nil
 }
 
-// asked reads what one invocation asks for: a pod, or the manifest that it creates.
-func (v *invocations) asked(i *invocation) ([]*Spec, error) {
+// read reads the request of one invocation: a pod, or the manifest that it creates.
+func (v *invocations) read(i *invocation) ([]*Spec, error) {
 	t := v.templates[i.scope][i.template]
 	if r := v.get(t, "resource"); r != nil {
 		return v.created(r, i)
 	}
 	for _, key := range []string{"steps", "dag", "suspend", "http", "data"} {
 		if v.get(t, key) != nil {
-			return nil, nil // its steps are invocations of their own; the rest runs no pod with GPUs
+			return nil, nil // its steps are separate invocations; other templates run no pod with GPUs
 		}
 	}
 	s, err := v.template(t, i)
@@ -227,11 +225,11 @@ func (v *invocations) asked(i *invocation) ([]*Spec, error) {
 	return []*Spec{s}, nil
 }
 
-// created reads the manifest that a step creates, as a document of its own.
+// created reads the manifest that a step creates as a document.
 func (v *invocations) created(r ast.Node, i *invocation) ([]*Spec, error) {
 	switch action := v.word(r, "action"); action {
 	case "get", "delete":
-		return nil, nil // it begins nothing
+		return nil, nil // a get, delete or patch starts nothing
 	case "create", "apply", "replace":
 	default:
 		v.ask(v.workload, "template "+i.template+" carries out the action "+strconv.Quote(action)+" on a resource")
@@ -309,9 +307,9 @@ func (v *invocations) template(t ast.Node, i *invocation) (*Spec, error) {
 	return s, nil
 }
 
-// nodeLabels are the labels that a node must have for a template. Its node selector takes
-// the place of that of the workflow, and so does its affinity
-// (addSchedulingConstraints of github.com/argoproj/argo-workflows/workflow/controller).
+// nodeLabels reads the required node labels of a template. Its node selector and affinity override
+// those of the workflow (addSchedulingConstraints of
+// github.com/argoproj/argo-workflows/workflow/controller).
 func (v *invocations) nodeLabels(s *Spec, t ast.Node) map[string][]string {
 	defaults := v.first("templateDefaults")
 	labels := v.selector(defaults)
@@ -331,7 +329,7 @@ func (v *invocations) nodeLabels(s *Spec, t ast.Node) map[string][]string {
 	return labels
 }
 
-// parent is the body of the workflow that has a key.
+// parent returns the body of the workflow that has a key.
 func (v *invocations) parent(key string) ast.Node {
 	for _, b := range v.bodies {
 		if v.get(b, key) != nil {
@@ -341,7 +339,7 @@ func (v *invocations) parent(key string) ast.Node {
 	return nil
 }
 
-// templateContainers are the containers of the pod of a template, nil where it runs none.
+// templateContainers returns the containers of a template's pod, or nil if it runs none.
 func (v *invocations) templateContainers(t ast.Node) (containers, initial []podContainer, err error) {
 	var nodes []ast.Node
 	for _, key := range []string{"container", "script"} {
@@ -370,8 +368,8 @@ func (v *invocations) templateContainers(t ast.Node) (containers, initial []podC
 	return containers, initial, err
 }
 
-// bound is how long the pods of a template run: until the deadline of the workflow, or each
-// try until that of the template. Tries without a limit have no end.
+// bound limits the run time of a template's pods by the deadline of the workflow, or each attempt
+// by that of the template. Unlimited attempts have no bound.
 func (v *invocations) bound(s *Spec, t ast.Node, i *invocation) {
 	whole, each := time.Duration(0), v.deadline(t)
 	for _, b := range v.bodies {
@@ -393,8 +391,8 @@ func (v *invocations) bound(s *Spec, t ast.Node, i *invocation) {
 	}
 }
 
-// inputs are the parameters of a template: the arguments that it is given, or what it says
-// itself. One whose value is not known has none.
+// inputs returns the parameters of a template: its arguments or its defaults. Unknown values are
+// absent.
 func (v *invocations) inputs(t ast.Node, arguments map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, p := range v.items(t, "inputs", "parameters") {
@@ -410,17 +408,17 @@ func (v *invocations) inputs(t ast.Node, arguments map[string]string) map[string
 	return out
 }
 
-// count counts an invocation.
+// count records an invocation.
 func (v *invocations) count(f frame) int {
 	key := f.scope + "\x00" + f.name
 	v.named[key] = true
 	for _, k := range sortedKeys(f.inputs) {
 		key += "\x00" + k + "\x00" + f.inputs[k]
 	}
-	i := v.begun[key]
+	i := v.byKey[key]
 	if i == nil {
 		i = &invocation{scope: f.scope, template: f.name, inputs: f.inputs, tries: f.tries}
-		v.begun[key], v.order = i, append(v.order, i)
+		v.byKey[key], v.order = i, append(v.order, i)
 	}
 	if i.tries > 0 {
 		i.tries = max(i.tries, f.tries)

@@ -14,8 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// begin counts a template as often as it is begun with its arguments, and follows its
-// steps and hooks.
+// begin counts the starts of a template with its arguments, and follows its steps and hooks.
 func (v *invocations) begin(from frame, name string, arguments map[string]string, at ast.Node) error {
 	key := from.scope + "\x00" + name
 	t := v.templates[from.scope][name]
@@ -23,15 +22,15 @@ func (v *invocations) begin(from frame, name string, arguments map[string]string
 		v.ask(v.workload, "it runs template "+strconv.Quote(name)+", which is not in the file")
 		return nil
 	}
-	if v.open[key] {
+	if v.path[key] {
 		v.ask(v.workload, "template "+strconv.Quote(name)+" begins itself: how often is known only at run time")
 		return nil
 	}
 	if v.steps++; v.steps > maxCount {
 		return v.At(at, "more than %d steps are begun", maxCount)
 	}
-	v.open[key] = true
-	defer delete(v.open, key)
+	v.path[key] = true
+	defer delete(v.path, key)
 	in := from
 	in.name, in.inputs, in.tries = name, v.inputs(t, arguments), v.tries(t, from.tries)
 	if v.count(in) > maxCount {
@@ -45,7 +44,7 @@ func (v *invocations) begin(from frame, name string, arguments map[string]string
 		if inner := v.items(group); inner != nil {
 			steps = append(steps, inner...)
 		} else {
-			steps = append(steps, group) // a list of steps, as of a task
+			steps = append(steps, group) // a list of steps, instead of a task
 		}
 	}
 	for _, step := range append(steps, v.items(t, "dag", "tasks")...) {
@@ -56,8 +55,8 @@ func (v *invocations) begin(from frame, name string, arguments map[string]string
 	return nil
 }
 
-// tries is how often a template may be begun over by its retryStrategy, and by those of the
-// templates that begin it; 0 without a bound: limit is optional
+// tries returns the maximum number of attempts at a template under its retryStrategy and those of
+// the templates that start it; 0 is unlimited, since limit is optional
 // (https://argo-workflows.readthedocs.io/en/latest/retries).
 func (v *invocations) tries(t ast.Node, outer int) int {
 	strategy := v.get(t, "retryStrategy")
@@ -76,7 +75,7 @@ func (v *invocations) tries(t ast.Node, outer int) int {
 	return (limit + 1) * outer
 }
 
-// step begins what a step or task runs, for each of its items, and its hooks.
+// step starts the template of a step or task for each of its items, and its hooks.
 func (v *invocations) step(in frame, step ast.Node) error {
 	outer := v.parameters
 	v.parameters = in.inputs
@@ -112,7 +111,7 @@ func (v *invocations) step(in frame, step ast.Node) error {
 	return nil
 }
 
-// hooks begins what lifecycle hooks run: each once, whatever its condition
+// hooks starts the templates of lifecycle hooks, each once whatever its condition
 // (https://argo-workflows.readthedocs.io/en/latest/lifecyclehook).
 func (v *invocations) hooks(in frame, hooks ast.Node, item map[string]string) (err error) {
 	v.each(func(_ string, hook ast.Node) {
@@ -123,10 +122,10 @@ func (v *invocations) hooks(in frame, hooks ast.Node, item map[string]string) (e
 	return err
 }
 
-// call begins the template that a step or hook names: one of the same scope, one of another
-// WorkflowTemplate, or one that it holds itself.
+// call starts the template that a step or hook names: in the same scope, in another
+// WorkflowTemplate, or inline.
 func (v *invocations) call(in frame, c ast.Node, item map[string]string) error {
-	arguments, next, to := v.given(c, item), v.word(c, "template"), in
+	arguments, next, to := v.knownArguments(c, item), v.word(c, "template"), in
 	switch ref, inline := v.get(c, "templateRef"), v.get(c, "inline"); {
 	case ref != nil:
 		of, err := v.library(ref)
@@ -145,9 +144,9 @@ func (v *invocations) call(in frame, c ast.Node, item map[string]string) error {
 	return v.begin(to, next, arguments, c)
 }
 
-// given are the arguments of a step as far as they are known: literals, parameters of the
-// workflow and of the template that the step is in, and the step's item.
-func (v *invocations) given(step ast.Node, item map[string]string) map[string]string {
+// knownArguments returns the known arguments of a step: literals, parameters of the workflow and of the
+// enclosing template, and the step's item.
+func (v *invocations) knownArguments(step ast.Node, item map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, p := range v.items(step, "arguments", "parameters") {
 		value := v.text(p, "value")
@@ -159,14 +158,14 @@ func (v *invocations) given(step ast.Node, item map[string]string) map[string]st
 	return out
 }
 
-// usesItem reports whether what a step begins depends on its item.
+// usesItem reports whether a step's template depends on its item.
 func usesItem(step ast.Node) bool { return itemUse.MatchString(step.String()) }
 
 var itemUse = lazyregexp.New(`\{\{=?[^}]*\bitem\b`)
 
-// loop are the items of a step, by the words that stand for them, one without words where it
-// has no loop. known is false where they are known only at run time
-// (expandStep and expandSequence of github.com/argoproj/argo-workflows/workflow/controller).
+// loop returns the items of a step as substitutions, or one empty substitution if it has no loop.
+// known is false if the items are known only at run time (expandStep and expandSequence of
+// github.com/argoproj/argo-workflows/workflow/controller).
 func (v *invocations) loop(step ast.Node) (items []map[string]string, known bool) {
 	once := []map[string]string{nil}
 	if list := v.items(step, "withItems"); len(list) > 0 {
@@ -192,7 +191,7 @@ func (v *invocations) loop(step ast.Node) (items []map[string]string, known bool
 	return once, true
 }
 
-// literalList reads a list of JSON, of texts, numbers or objects.
+// literalList reads a JSON list of strings, numbers or objects.
 func literalList(text string) (items []map[string]string, ok bool) {
 	var list []any
 	d := json.NewDecoder(strings.NewReader(text))
@@ -216,8 +215,8 @@ func literalList(text string) (items []map[string]string, ok bool) {
 	return items, true
 }
 
-// sequence are the numbers of withSequence: count of them from start, or from start to end,
-// down where end is less.
+// sequence returns the numbers of withSequence: count of them from start, or from start to end,
+// descending if end is less.
 func (v *invocations) sequence(n ast.Node) (items []map[string]string, ok bool) {
 	value := func(key string, otherwise int) (int, bool) {
 		if v.get(n, key) == nil {
@@ -242,7 +241,7 @@ func (v *invocations) sequence(n ast.Node) (items []map[string]string, ok bool) 
 		step = -1
 	}
 	if (end-start)*step >= maxCount {
-		return make([]map[string]string, maxCount+1), true // more than are counted
+		return make([]map[string]string, maxCount+1), true // beyond the limit
 	}
 	form := v.text(n, "format")
 	if !sequenceFormat.MatchString(form) {
@@ -257,11 +256,11 @@ func (v *invocations) sequence(n ast.Node) (items []map[string]string, ok bool) 
 // sequenceFormat is a format with one number.
 var sequenceFormat = lazyregexp.New(`^[^%]*%[-+ 0#]*[0-9]{0,3}[dxXo][^%]*$`)
 
-// patch is a podSpecPatch: a part of the spec of a pod that is merged into that of a template
+// patch is a podSpecPatch, which is merged into the pod spec of a template
 // (https://argo-workflows.readthedocs.io/en/latest/fields).
 type patch struct{ *workload }
 
-// patches are those of the workflow and of a template, in the order in which they are merged.
+// patches returns the patches of the workflow and of a template in the order of merging.
 func (v *invocations) patches(t ast.Node) (out []*patch, err error) {
 	own := v.get(t, "podSpecPatch")
 	if own == nil {
@@ -283,7 +282,7 @@ func (v *invocations) patches(t ast.Node) (out []*patch, err error) {
 	return out, nil
 }
 
-// apply merges the patch into containers, by their names.
+// apply merges the patch into containers by name.
 func (p *patch) apply(containers []podContainer, key string) ([]podContainer, error) {
 	changes, err := p.listContainers(p.items(p.root, key))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestCountsWorkloads holds how many pods of how many GPUs each kind of workload comes to, at
-// its largest. The shapes are those of the projects' own examples.
+// TestCountsWorkloads checks the maximum number of pods and GPUs for each kind of workload. The
+// manifests follow the projects' own examples.
 func TestCountsWorkloads(t *testing.T) {
 	containers := func(gpus int) string {
 		return fmt.Sprintf("containers: [{name: node, image: i, resources: {limits: {nvidia.com/gpu: %d}}}]", gpus)
@@ -16,7 +16,7 @@ func TestCountsWorkloads(t *testing.T) {
 	template := func(gpus int) string { return "template: {spec: {" + containers(gpus) + "}}" }
 	for _, tc := range []struct {
 		name, src string
-		want      []string // name, GPUs of a pod, pods
+		want      []string // name, GPUs per pod, pods
 	}{
 		{
 			"Volcano",
@@ -226,7 +226,8 @@ func TestCountsWorkloads(t *testing.T) {
 	}
 }
 
-// TestMapsDevices holds that resources of a cluster are counted as what they are mapped to.
+// TestMapsDevices checks that resources of a cluster are counted as the accelerators they are
+// mapped to.
 func TestMapsDevices(t *testing.T) {
 	devices := Devices{
 		"nvidia.com/tesla-m40": "T4", "amd.com/gpu": "MI300X", "example.com/nic": NoDevice,
@@ -265,11 +266,11 @@ func TestMapsDevices(t *testing.T) {
 	}
 }
 
-// TestBoundsRayJobs holds that a RayJob keeps its cluster unless it says that it ends.
+// TestBoundsRayJobs checks that a RayJob keeps its cluster unless its spec ends it.
 func TestBoundsRayJobs(t *testing.T) {
 	for _, tc := range []struct {
 		name, keys string
-		ends       string // its bound; empty: it does not end
+		ends       string // the bound; empty if it does not end
 		unknown    string
 	}{
 		{"the default", "", "", "without shutdownAfterJobFinishes it runs on"},
@@ -328,7 +329,7 @@ func TestBoundsRayJobs(t *testing.T) {
 	}
 }
 
-// TestCountsWorkflows holds how often the templates of a workflow are begun, and for how long.
+// TestCountsWorkflows checks how often and how long the templates of a workflow run.
 func TestCountsWorkflows(t *testing.T) {
 	const templates = "templates: [{name: gpu, inputs: {parameters: [{name: n, value: 2}]}, container: {image: i, " +
 		"resources: {limits: {nvidia.com/gpu: '{{inputs.parameters.n}}'}}}}, {name: cpu, container: {image: i}}, {name: m, "
@@ -519,9 +520,9 @@ func TestCountsWorkflows(t *testing.T) {
 	}
 }
 
-// TestReadsWorkflowTemplatesOfTheFile holds that templates of other documents of the file are
-// followed, and are not counted a second time.
-func TestReadsWorkflowTemplatesOfTheFile(t *testing.T) {
+// TestFollowsWorkflowTemplates checks that templates in other documents of the file are
+// followed and not counted twice.
+func TestFollowsWorkflowTemplates(t *testing.T) {
 	library := "apiVersion: argoproj.io/v1alpha1\nkind: WorkflowTemplate\nmetadata: {name: lib}\nspec: {entrypoint: " +
 		"go, arguments: {parameters: [{name: n, value: 1}]}, nodeSelector: {node.kubernetes.io/instance-type: " +
 		"g5.xlarge}, " +
@@ -559,9 +560,9 @@ func TestReadsWorkflowTemplatesOfTheFile(t *testing.T) {
 	}
 }
 
-// TestPlacesByEveryTerm holds that a machine which only some terms of a node affinity name is
-// not taken for the one that it runs on.
-func TestPlacesByEveryTerm(t *testing.T) {
+// TestAffinityTermsAreAlternatives checks that a machine named by only some terms of a node affinity is not
+// assumed.
+func TestAffinityTermsAreAlternatives(t *testing.T) {
 	pod := func(terms string) *Spec {
 		t.Helper()
 		specs, err := Read("m.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {affinity: "+

@@ -202,8 +202,7 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observ
 		if before[part].After(last) {
 			last = before[part]
 		}
-		// Within one interval the beginning may come to be known better; one that began
-		// after the resource was seen last is another.
+		// An interval that began after the resource was seen last is another.
 		moved := r.Duty != was.Duty || known && r.Duty != "" && r.DutySince.After(last) && !was.DutySince.IsZero()
 		if !known || r.State != was.State {
 			if err := changes.add(ctx, account, part.Region, part.Kind, r.Ref.ID, at(l.At), snapshot.State, instant{},
@@ -218,9 +217,15 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observ
 				return err
 			}
 		}
+		earlier := false
+		if known && !moved {
+			if earlier, err = t.beganEarlier(ctx, account, part, &r, was); err != nil {
+				return err
+			}
+		}
 		switch {
-		case !known || moved || r.State != was.State || key != was.Digest:
-			if !moved && known {
+		case !known || moved || earlier || r.State != was.State || key != was.Digest:
+			if !moved && known && !earlier {
 				r.DutySince = was.DutySince.Time
 			}
 			if err := resources.add(ctx, account, part.Region, part.Kind, r.Ref.ID, name, r.State,
@@ -266,6 +271,39 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observ
 	}
 	return changes.flush(ctx)
 }
+
+// beganEarlier reports whether an observation shows an earlier beginning of the duty that a resource was already
+// in, and corrects the interval: an audit reads more of the past than a pass. A beginning before another known
+// duty was observed is not believed.
+func (t *tx) beganEarlier(ctx context.Context, account int64, part snapshot.Part, r *snapshot.Resource, was seenRow) (
+	bool, error) {
+	if r.Duty == "" || r.DutySince.IsZero() || was.DutySince.IsZero() || !r.DutySince.Before(was.DutySince.Time) {
+		return false, nil
+	}
+	const of = " WHERE account = ? AND region = ? AND kind = ? AND resource_id = ? AND what = ?"
+	keys := []any{account, part.Region, part.Kind, r.Ref.ID, snapshot.Duty}
+	var intervals []struct {
+		At    instant `db:"at"`
+		Value string  `db:"value"`
+	}
+	err := t.list(ctx, &intervals, "SELECT at, value FROM snapshot_changes"+of+" ORDER BY at DESC", keys...)
+	if err != nil {
+		return false, err
+	}
+	for i, c := range intervals {
+		if i > 0 && c.Value != unknownDuty && !c.At.Time.Before(r.DutySince) {
+			return false, nil
+		}
+	}
+	if len(intervals) == 0 {
+		return true, nil
+	}
+	return true, t.exec(ctx, "UPDATE snapshot_changes SET since = ?"+of+" AND at = ?",
+		append(append([]any{at(r.DutySince)}, keys...), intervals[0].At)...)
+}
+
+// unknownDuty is the duty that says nothing of what a resource does.
+const unknownDuty = "unknown"
 
 // changes begins to write intervals.
 func (t *tx) changes() *bulk {

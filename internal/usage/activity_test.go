@@ -39,7 +39,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// TestCompareGPUs: names have one order, in which the instances of a GPU follow it.
+// TestCompareGPUs checks that names have one order, with the instances of a GPU after it.
 func TestCompareGPUs(t *testing.T) {
 	names := []string{"0", "0:1", "0:2", "0:10", "2", "10", "10:1", "GPU-a", "GPU-a:1", "GPU-b", "MIG-0", "a:b"}
 	rapid.Check(t, func(t *rapid.T) {

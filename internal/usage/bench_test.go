@@ -58,7 +58,7 @@ func benchParquet(tb testing.TB, n int) []byte {
 	return b.Bytes()
 }
 
-// stream hides everything of a reader but Read.
+// stream hides all methods of a reader but Read.
 type stream struct{ r io.Reader }
 
 func (s stream) Read(p []byte) (int, error) { return s.r.Read(p) }
@@ -116,8 +116,8 @@ func BenchmarkCollect(b *testing.B) {
 	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }
 
-// growingFile writes rows of a few machines as they are read, in the order of time, with
-// values that never settle.
+// growingFile generates rows of a few machines as they are read, in time order, with ever new
+// values.
 type growingFile struct {
 	rows, at int
 	buffer   bytes.Buffer
@@ -136,8 +136,8 @@ func (e *growingFile) Read(p []byte) (int, error) {
 	return e.buffer.Read(p)
 }
 
-// liveAfter returns the heap that windows over that many rows take when all are read.
-func liveAfter(tb testing.TB, rows int) uint64 {
+// heapAfter returns the live heap of windows over that many rows.
+func heapAfter(tb testing.TB, rows int) uint64 {
 	tb.Helper()
 	start := time.Unix(1782864000, 0).UTC()
 	var windows []*Window
@@ -161,14 +161,14 @@ func liveAfter(tb testing.TB, rows int) uint64 {
 	return after - min(before, after)
 }
 
-// BenchmarkCollectMemory shows that windows take the same memory however long the
-// file, but for values that their digests had not met before.
+// BenchmarkCollectMemory shows that the memory of windows does not depend on the length of the
+// file, except for new values in their digests.
 func BenchmarkCollectMemory(b *testing.B) {
 	for _, rows := range []int{100_000, 1_000_000, 4_000_000} {
 		b.Run(fmt.Sprint(rows), func(b *testing.B) {
 			var live uint64
 			for b.Loop() {
-				live = liveAfter(b, rows)
+				live = heapAfter(b, rows)
 			}
 			b.ReportMetric(float64(live)/1024, "live-KiB")
 		})

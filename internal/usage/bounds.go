@@ -11,8 +11,8 @@ const (
 	maxColumns = 4096
 	// maxName is the longest name of a resource or GPU, in bytes; an ARN has at most 2048.
 	maxName = 2048
-	// maxDescription is the longest description of a resource in one row, in bytes; 50 tags of AWS
-	// have at most 19 KiB.
+	// maxDescription bounds a resource's description in one row, in bytes; 50 AWS tags take up to
+	// 19 KiB.
 	maxDescription = 64 << 10
 	// maxNames bounds the number of different resources, GPUs and descriptions in a file, and
 	// maxNameBytes their total size.

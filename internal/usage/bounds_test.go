@@ -15,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// endlessText repeats a text without end.
+// endlessText repeats a text forever.
 type endlessText struct {
 	text string
 	at   int
@@ -47,8 +47,8 @@ func (r *numberedRows) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRejectsOversizedFiles: a file that holds or claims more than usage does is refused with
-// its name, the line and the limit, before it takes memory.
+// TestRejectsOversizedFiles checks that a file beyond the limits is refused with its name, line and
+// limit before memory is allocated.
 func TestRejectsOversizedFiles(t *testing.T) {
 	const header = "resource,time,gpu,gpu_util,tags\n"
 	after := func(header string, r io.Reader) io.Reader { return io.MultiReader(strings.NewReader(header), r) }
@@ -94,7 +94,7 @@ func TestRejectsOversizedFiles(t *testing.T) {
 			if tc.want != "" && (!errors.As(err, &e) || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("Read: %v, want %q", err, tc.want)
 			}
-			// The most is a million names in maps that double.
+			// The peak is a million names in maps that double.
 			if cost := after.TotalAlloc - before.TotalAlloc; cost > 1<<30 {
 				t.Errorf("%d MiB were allocated", cost>>20)
 			}
@@ -102,7 +102,7 @@ func TestRejectsOversizedFiles(t *testing.T) {
 	}
 }
 
-// bomb packs a header and n bytes of empty lines.
+// bomb compresses a header and n bytes of empty lines.
 func bomb(t testing.TB, header string, n int64) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -119,8 +119,8 @@ func bomb(t testing.TB, header string, n int64) []byte {
 	return b.Bytes()
 }
 
-// TestRejectsParquetBomb: in pages of strings that each repeat the one before, few bytes may
-// unpack to many, and nothing but unpacking tells. Large ones are refused.
+// TestRejectsParquetBomb checks pages of strings that each repeat the previous one: few bytes
+// unpack to many, which only unpacking reveals.
 func TestRejectsParquetBomb(t *testing.T) {
 	type row struct {
 		Resource string  `parquet:"resource"`

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// counterRuns follows a counter from the point before its newest rise on: runs of equal values in
-// order of time, of which only the second may be higher than the one before it. A fall is a
-// restart; the counter rises again at the next higher point. Times are offsets from the start of
+// counterRuns holds the points of a counter since the one before its newest rise, as runs of equal
+// values in order of time, of which only the second may be higher than the one before it. A fall is
+// a restart; the counter rises again at the next higher point. Times are offsets from the start of
 // the window.
 type counterRuns []run
 

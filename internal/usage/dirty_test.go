@@ -12,8 +12,7 @@ import (
 	"unicode/utf16"
 )
 
-// smiLog returns the output of nvidia-smi in a loop: a row of one GPU every 20 seconds, each as row
-// gives it, with the number of the row.
+// smiLog returns the output of nvidia-smi in a loop, with a row of one GPU every 20 seconds.
 func smiLog(rows int, row func(i int) string) string {
 	var b strings.Builder
 	b.WriteString("timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n")
@@ -28,8 +27,8 @@ func smiRow(i int, values string) string {
 	return at.Format("2006/01/02 15:04:05.000") + ", 0, " + values
 }
 
-// TestSkipsBadRows: what is wrong in a file is left out and counted with its line, and the rest
-// is read.
+// TestSkipsBadRows checks that bad rows are skipped and counted with their lines, and the rest is
+// read.
 func TestSkipsBadRows(t *testing.T) {
 	const rows = 240
 	fine := func(i int) string { return smiRow(i, "7 %, 2048 MiB, 24576 MiB") }
@@ -145,9 +144,9 @@ func TestSkipsBadRows(t *testing.T) {
 	}
 }
 
-// TestRefusesOverAPercent: a file is refused from the row on that is over 1%, and a short one
-// from the second.
-func TestRefusesOverAPercent(t *testing.T) {
+// TestRefusesFileOverOnePercentBad checks that a file is refused once over 1% of its rows are bad, and a
+// short one from the second bad row.
+func TestRefusesFileOverOnePercentBad(t *testing.T) {
 	for _, tc := range []struct {
 		rows, bad int
 		refused   bool
@@ -170,7 +169,7 @@ func TestRefusesOverAPercent(t *testing.T) {
 	}
 }
 
-// TestReadsUTF16 reads what PowerShell and spreadsheets write.
+// TestReadsUTF16 reads files of PowerShell and spreadsheets.
 func TestReadsUTF16(t *testing.T) {
 	text := "resource,time,gpu_util\r\nbüro-1,120,12.5\r\nbüro-1,180,13\r\n"
 	want, _, err := readAll(strings.NewReader(text), Format{})
@@ -193,8 +192,8 @@ func TestReadsUTF16(t *testing.T) {
 	}
 }
 
-// TestLocalTimes: times without a zone are of the given one; an hour that does not exist is no
-// time, and the two passes of one that clocks repeat follow one another.
+// TestLocalTimes checks times without a zone: a skipped hour is an error, and both passes of a
+// repeated hour are in order.
 func TestLocalTimes(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -231,7 +230,8 @@ func TestLocalTimes(t *testing.T) {
 	}
 }
 
-// TestDeviceNames: which device a row is of, and which of its values mean something there.
+// TestDeviceNames checks which device a row describes, and which of its values are measurements
+// there.
 func TestDeviceNames(t *testing.T) {
 	const mig = "timestamp,Hostname,gpu,GPU_I_ID,GPU_I_PROFILE,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_PROF_GR_ENGINE_ACTIVE,DCGM_FI_DEV_FB_USED\n"
 	const amd = "timestamp,hostname,gpu_id,serial_number,gpu_compute_partition_type,gpu_partition_id,gpu_gfx_activity,gpu_package_power\n"
@@ -283,7 +283,7 @@ func TestDeviceNames(t *testing.T) {
 	}
 }
 
-// TestCheckValues: one rule tells measurements from values that are none.
+// TestCheckValues checks which values are measurements.
 func TestCheckValues(t *testing.T) {
 	for _, tc := range []struct {
 		metric string

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// hasPrevious checks what every reader promises whatever it is fed: it ends, every error
-// is a *FileError in one line, and every value is within its signal's range.
+// checkRead checks the promises of every reader for any input: it terminates, every error is a
+// one-line *FileError, and every value is within its signal's range.
 func checkRead(t *testing.T, data []byte, f Format) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -22,7 +22,7 @@ func checkRead(t *testing.T, data []byte, f Format) {
 		runtime.ReadMemStats(&after)
 		most := uint64(8<<20 + 64*len(data))
 		if isParquet(data[:min(4, len(data))]) {
-			most += 2 * maxPageMemory // of one row group; a page counts as decoded and as read
+			most += 2 * maxPageMemory // of one row group; a page is counted as decoded and as read
 		}
 		if cost := after.TotalAlloc - before.TotalAlloc; cost > most {
 			t.Fatalf("%d bytes cost %d bytes of memory, more than %d", len(data), cost, most)
@@ -128,7 +128,7 @@ func FuzzParseMap(f *testing.F) {
 	})
 }
 
-// FuzzNumber holds the quick reading of numbers against strconv's.
+// FuzzNumber compares the fast number parser with strconv.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{
 		"0", "-1.5", "99.667", "1e3", ".5", "5.", "123456789012345678", "0.1234567890123456789", "+2", "1_0", "0x1",
@@ -147,7 +147,7 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// FuzzInstant holds the reading of RFC 3339 against the time package's.
+// FuzzInstant compares the fast RFC 3339 parser with the time package.
 func FuzzInstant(f *testing.F) {
 	for _, s := range []string{
 		"2026-07-01T00:00:00Z", "2026-02-29T00:00:00Z", "2024-02-29T23:59:59.123456789+05:30", "1782864000.5",
@@ -157,7 +157,7 @@ func FuzzInstant(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := (&decoder{layout: &layout{}}).parseInstant([]byte(s))
-		// The time package also reads hours of one digit and a comma for the point.
+		// The time package also accepts one-digit hours and a decimal comma.
 		want, parseErr := time.Parse(time.RFC3339Nano, s)
 		if parseErr == nil && want.Format(time.RFC3339Nano) == s && err != nil {
 			t.Fatalf("instant(%q): %v; want %s", s, err, want)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReadsMetricsInSignalUnits: a value of a metric of the field is read in the signal's unit.
+// TestReadsMetricsInSignalUnits checks that exporter metrics are converted to the signal's unit.
 func TestReadsMetricsInSignalUnits(t *testing.T) {
 	for _, tc := range []struct {
 		metric string
@@ -70,8 +70,7 @@ func TestReadsMetricsInSignalUnits(t *testing.T) {
 	}
 }
 
-// TestReadExportedColumns: tables of DCGM's metrics with their labels are read as
-// they are.
+// TestReadExportedColumns reads tables of DCGM metrics with their labels without configuration.
 func TestReadExportedColumns(t *testing.T) {
 	for _, tc := range []struct {
 		name, in string
@@ -112,7 +111,7 @@ func TestReadExportedColumns(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
 		}
 	}
-	// Labels are looked for only with standard metrics.
+	// Labels are recognized only in tables of exported metrics.
 	if _, _, err := readAll(strings.NewReader("time,host,gpu_util\n0,h,1\n"), Format{}); err == nil {
 		t.Error("a table of our own columns without a resource was read")
 	}

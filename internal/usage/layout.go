@@ -138,7 +138,7 @@ type layout struct {
 	hasUnits bool
 	// decimalComma is set if a comma is the decimal sign, not the separator of fields.
 	decimalComma bool
-	// unknown are the names of the columns that are not read.
+	// unknown holds the names of ignored columns.
 	unknown []string
 }
 
@@ -274,7 +274,7 @@ func (l *layout) complete() {
 	}
 }
 
-// noteUnknown lists the columns that are not read.
+// noteUnknown records the ignored columns.
 func (l *layout) noteUnknown(header []string) {
 	for i, name := range header {
 		if l.columns[i].role == ignored {

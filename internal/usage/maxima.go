@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// maxima are the points of a series that are higher than every later one, in order of time. They
-// tell when the series last reached any limit. Times are offsets from the start of the window.
+// maxima holds the points of a series that are higher than every later one, in time order. They
+// give the time at which the series last reached any limit. Times are offsets from the start of the
+// window.
 type maxima []peak
 
 type peak struct {
@@ -52,8 +53,8 @@ func (c *maxima) compact() {
 	*c = slices.Delete(list, best+1, best+2)
 }
 
-// lastReached returns when the series was last at or above a limit. After more falls than are kept,
-// the time may be too late.
+// lastReached returns when the series was last at or above a limit. If the series falls more often
+// than maxima keeps, the time may be too late.
 func (c maxima) lastReached(line float64) (time.Duration, bool) {
 	i := sort.Search(len(c), func(i int) bool { return c[i].value < line })
 	if i == 0 {

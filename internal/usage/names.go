@@ -44,8 +44,8 @@ type Metric struct {
 	scope        scope
 }
 
-// metrics are the known metric names, in lower case: the one table of their meaning by vendor and
-// mode, for files and servers alike ([Metric.Read]).
+// metrics are the known metric names, in lower case: the only table of their meaning by vendor and
+// mode, for files and servers ([Metric.Read]).
 //
 // NVIDIA does not support utilization in MIG mode: dcgm-exporter gives 0 there
 // (NVIDIA/dcgm-exporter, issues 216 and 430; NVML, nvmlDeviceGetUtilizationRates), and offers the
@@ -56,13 +56,13 @@ type Metric struct {
 // AMD's graphics activity applies to GPUs that are not partitioned (device-metrics-exporter,
 // release notes of 1.3.1, and docs/configuration/metricslist.md), and is 13% at rest on some
 // virtual ones (issue 139), which errs toward work. On a partition the instantaneous activity of
-// its cores takes its place; sensors read 0 on all partitions but the first.
+// its cores is used instead; sensors read 0 on all partitions but the first.
 //
 // Intel's XPU Manager gives its ratios for a GPU and for each of its tiles, and the power of a
 // card, which names no GPU (intel/xpumanager, rest/prometheus_exporter.py).
 //
 // NVML's memory utilization (nvidia_smi_utilization_memory) is missing on purpose: it is the share
-// of time in which memory was read or written, not the share in use, and no signal stands for it.
+// of time in which memory was read or written, not the share in use, and has no signal.
 var metrics = map[string]Metric{
 	// DCGM device fields.
 	"dcgm_fi_dev_gpu_util":                 {Signal: GPUUtil, Scale: 1, Vendor: NVIDIA, scope: wholeGPUs},

@@ -127,8 +127,8 @@ func newSMILayout(header []string, f Format) (*layout, *FileError) {
 	return l, nil
 }
 
-// untimed gives the rows of a file without times a time: a GPU that comes again begins the next
-// sample of all GPUs, one step later.
+// untimed dates the rows of a file without times: a repeated GPU starts the next sample of all
+// GPUs, one step later.
 type untimed struct {
 	samples int
 	seen    map[string]bool

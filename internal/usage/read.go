@@ -136,8 +136,8 @@ func InferStep(ctx context.Context, r io.Reader, f Format) (time.Duration, error
 	return 0, ErrNoSamples
 }
 
-// Preview returns what the first rows of a file show: the columns that Read ignores, and whether
-// times lack a zone. It reads up to the second sample, and leaves errors to Read.
+// Preview reports what the first rows of a file reveal: ignored columns, and whether times lack a
+// zone. It reads up to the second sample, and leaves errors to Read.
 func Preview(ctx context.Context, r io.Reader, f Format) Summary {
 	enough := errors.New("enough")
 	f.OnSummary = nil
@@ -148,12 +148,12 @@ func Preview(ctx context.Context, r io.Reader, f Format) Summary {
 // Collect adds recorded usage to sinks. It calls resolve once for each resource; a nil sink ignores
 // the resource.
 //
-// A signal of the whole machine that stands in the rows of several GPUs is taken only from the rows
-// of the first GPU that has it, so that it counts once.
+// If the rows of several GPUs repeat a signal of the whole machine, only those of the first GPU are
+// used.
 func Collect(ctx context.Context, r io.Reader, f Format, resolve func(resource string) Sink) (Summary, error) {
 	type target struct {
 		sink Sink
-		// from is the GPU whose rows give a signal of the machine.
+		// from is the GPU whose rows supply a signal of the machine.
 		from [numSignals]string
 		has  uint32
 	}

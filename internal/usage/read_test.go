@@ -303,9 +303,9 @@ func TestReadRejectsInvalidFiles(t *testing.T) {
 	}
 }
 
-// TestSkipsOneBadRowOfAMillion: one row that cannot be read does not take the others with it, and is
-// told by its line.
-func TestSkipsOneBadRowOfAMillion(t *testing.T) {
+// TestSkipsSingleBadRow checks that one bad row does not reject the file and is reported
+// with its line.
+func TestSkipsSingleBadRow(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("resource,time,gpu_util\n")
 	for i := range 1_000_000 {
@@ -325,7 +325,7 @@ func TestSkipsOneBadRowOfAMillion(t *testing.T) {
 	}
 }
 
-// endless yields rows without end.
+// endless generates rows forever.
 type endless struct {
 	n    int
 	left []byte
@@ -493,8 +493,7 @@ func TestReadParquetTypes(t *testing.T) {
 	}
 }
 
-// TestReadParquetDescriptions reads what describes a resource from every type that
-// programs write it as.
+// TestReadParquetDescriptions reads descriptions of resources in every type that programs write.
 func TestReadParquetDescriptions(t *testing.T) {
 	type row struct {
 		Resource string     `parquet:"resource"`
@@ -536,7 +535,7 @@ func TestReadParquetDescriptions(t *testing.T) {
 	}
 }
 
-// TestUnknownColumns names every column that is not read.
+// TestUnknownColumns checks that all ignored columns are reported.
 func TestUnknownColumns(t *testing.T) {
 	for _, tc := range []struct {
 		in     string
@@ -616,7 +615,7 @@ func parquetOf[T any](tb testing.TB, rows []T) []byte {
 
 func TestCollect(t *testing.T) {
 	in := "resource,time,gpu,gpu_util,net_bytes\n" +
-		"a,0,0,10,100\na,0,1,0,100\na,60,0,20,100\na,60,1,0,100\n" + // the machine's traffic stands in both GPUs' rows
+		"a,0,0,10,100\na,0,1,0,100\na,60,0,20,100\na,60,1,0,100\n" + // both GPUs' rows repeat the machine's traffic
 		"b,0,0,5,1\n"
 	epoch := start
 	w := NewWindow(start, at(2*time.Minute), time.Minute, "recorded", nil)

@@ -115,7 +115,7 @@ type Summary struct {
 	// Zoneless counts times without a time zone, and RepeatedHour those of them in an hour that
 	// clocks went back over.
 	Zoneless, RepeatedHour int
-	// Untimed is true where the file has no times, which follow from its order and the step.
+	// Untimed is true if the file has no times; they are derived from its order and the step.
 	Untimed bool
 	// First and Last are the earliest and the latest time of a sample; zero without any.
 	First, Last time.Time

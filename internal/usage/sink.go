@@ -45,7 +45,7 @@ type Interval struct {
 type MeasureResult struct {
 	BlindSpots []inventory.BlindSpot
 	Calls      []inventory.Calls
-	// Unread are the reasons why metrics of some resources could not be read: there may be some.
+	// Unread has the reasons why some metrics of a resource could not be read.
 	Unread map[inventory.Ref]string
 }
 
@@ -53,10 +53,9 @@ type MeasureResult struct {
 type Source interface {
 	// Name is the source's name, for people and as SourceInfo.Source.
 	Name() string
-	// Measure adds the points of an interval to the sinks that open returns; a nil sink means that
-	// the resource is not wanted. The points of one meter, that is of one signal of one GPU or
-	// machine, come in order of time. What could not be measured is a blind spot; an error means
-	// that nothing is known of any resource.
+	// Measure adds the points of an interval to the sinks that open returns; a nil sink skips the
+	// resource. The points of one signal of one GPU or machine come in time order. Missing
+	// measurements are blind spots; an error means that nothing was measured.
 	Measure(ctx context.Context, resources []*inventory.Resource, iv Interval,
 		open func(r *inventory.Resource, o SourceInfo) Sink) (MeasureResult, error)
 }

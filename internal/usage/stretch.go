@@ -2,8 +2,8 @@ package usage
 
 import "time"
 
-// Stretch is a period without missing points up to the newest point of a signal. The zero Stretch
-// is empty.
+// Stretch is a time span without missing points up to the newest point of a signal. The zero
+// Stretch is empty.
 type Stretch struct {
 	From time.Time
 	// To is the end of the newest point's step, even if that is after the end of the window.
@@ -13,7 +13,7 @@ type Stretch struct {
 	Coverage float64
 }
 
-// Length returns how much of the stretch has passed at now.
+// Length returns the length of the stretch up to now.
 func (s Stretch) Length(now time.Time) time.Duration {
 	if now.After(s.To) {
 		now = s.To
@@ -33,7 +33,7 @@ func (s Stretch) Intersect(o Stretch) Stretch {
 	return s
 }
 
-// Rest returns the time without a missing point for which a signal has been below a limit.
+// Rest returns the gapless time for which a signal has been below a limit.
 func (w *Window) Rest(st *Stats, line float64) Stretch {
 	s := w.Unbroken(st)
 	if st == nil {
@@ -45,7 +45,7 @@ func (w *Window) Rest(st *Stats, line float64) Stretch {
 	return s
 }
 
-// Work returns the time without a missing point for which a signal has been at or above its floor.
+// Work returns the gapless time for which a signal has been at or above its floor.
 func (w *Window) Work(st *Stats) Stretch {
 	s := w.Unbroken(st)
 	if st != nil && !st.LastQuiet.IsZero() {
@@ -54,7 +54,7 @@ func (w *Window) Work(st *Stats) Stretch {
 	return s
 }
 
-// Standstill returns the time without a missing point since a counter last rose.
+// Standstill returns the gapless time since a counter last rose.
 func (w *Window) Standstill(st *Stats) Stretch {
 	if st == nil {
 		return Stretch{}
@@ -62,9 +62,8 @@ func (w *Window) Standstill(st *Stats) Stretch {
 	return w.Unbroken(st).StartingAt(st.LastActive)
 }
 
-// Quiet returns for how long the signal has been below its floor without a missing point, up to the
-// end of the newest point: 0 if that point is active or nothing was measured, and at most the
-// window.
+// Quiet returns the gapless time, at most the window, for which a signal has been below its floor
+// up to the end of the newest point; 0 if that point is active or nothing was measured.
 func (w *Window) Quiet(st *Stats) time.Duration {
 	s := w.Unbroken(st)
 	if st != nil && !st.LastActive.IsZero() {
@@ -73,8 +72,8 @@ func (w *Window) Quiet(st *Stats) time.Duration {
 	return s.Length(w.To)
 }
 
-// Unbroken returns the time without a missing point up to the newest point of a signal; empty for a
-// meter with too many gaps to follow.
+// Unbroken returns the gapless time up to the newest point of a signal; empty for a meter with too
+// many gaps.
 func (w *Window) Unbroken(st *Stats) Stretch {
 	if st == nil || len(st.coverage.spans) == 0 {
 		return Stretch{}
@@ -88,7 +87,7 @@ func (w *Window) Unbroken(st *Stats) Stretch {
 	}
 }
 
-// StartingAt cuts off the time before from.
+// StartingAt drops the time before from.
 func (s Stretch) StartingAt(from time.Time) Stretch {
 	if from.After(s.From) {
 		s.From = from

@@ -68,7 +68,7 @@ func TestStretchEndsWithItsNewestStep(t *testing.T) {
 	}
 }
 
-// TestStretchCoverage: what came before a gap does not count, jitter does.
+// TestStretchCoverage checks that a stretch ends at a gap but not at jitter.
 func TestStretchCoverage(t *testing.T) {
 	for name, order := range map[string][]int{
 		"in order": {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, "newest first": {9, 8, 7, 6, 5, 4, 3, 2, 1, 0},
@@ -85,8 +85,8 @@ func TestStretchCoverage(t *testing.T) {
 	}
 }
 
-// TestNoRestWithTooManyGaps: a meter with more holes than are followed is at rest for no time,
-// whatever its newest points say.
+// TestNoRestWithTooManyGaps checks that a meter with more gaps than are stored never counts as
+// idle.
 func TestNoRestWithTooManyGaps(t *testing.T) {
 	w := NewWindow(start, at(100_000*time.Second), time.Second/4, "test", nil)
 	for i := range 2 * maxSpans {
@@ -98,13 +98,12 @@ func TestNoRestWithTooManyGaps(t *testing.T) {
 	}
 }
 
-// TestRestMatchesPoints holds rest under any line against all the points, in any
-// order.
+// TestRestMatchesPoints compares Rest at any limit with all points, in any order.
 func TestRestMatchesPoints(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 200).Draw(t, "points")
 		values := make([]float64, n)
-		// Steep falls overflow what is kept, noise does not.
+		// Steep falls exceed maxPeaks, noise does not.
 		fall := rapid.Float64Range(0, 1).Draw(t, "fall")
 		for i := range values {
 			values[i] = max(0, 100-fall*float64(i)-rapid.Float64Range(0, 30).Draw(t, "noise"))
@@ -173,8 +172,8 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestCounterInAnyOrder: a counter that restarts is followed whatever the order of
-// its points; what comes late can only make it look more alive.
+// TestCounterInAnyOrder checks that a restarting counter is followed in any order of points; late
+// points can only make it look more active.
 func TestCounterInAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "points")

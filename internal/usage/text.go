@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Reasons why a field cannot be read; the column's name and the text come before
-// them.
+// Reasons why a field is invalid, without the column's name and the text.
 var (
 	errNotNumber = errors.New("is not a number")
 	errNotTime   = errors.New("is neither an RFC 3339 time nor a number of seconds")
@@ -27,8 +26,8 @@ var (
 	errTemperature = errors.New("is over 200: degrees Celsius are expected")
 )
 
-// pow10 are the powers of ten that a float64 holds exactly, so that dividing a mantissa of 15
-// digits by them rounds once, correctly.
+// pow10 holds the powers of ten that are exact as float64, so that dividing a 15-digit mantissa by
+// them rounds once, correctly.
 var pow10 = [...]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
 // parseNumber parses a decimal number like strconv.ParseFloat, but rejects hexadecimal,
@@ -137,8 +136,8 @@ func isReadError(b []byte) bool {
 	return true
 }
 
-// overshoot is how far above its limit a percentage or a share may be, relative to the limit:
-// meters that divide two counters overshoot by rounding.
+// overshoot is the relative excess over its limit that a percentage or share may have: meters that
+// divide two counters overshoot by rounding.
 const overshoot = 0.01
 
 // whyImpossible returns why a value in a signal's unit is not a measurement (see [Signal.Check]).
@@ -160,8 +159,8 @@ func whyImpossible(s Signal, v float64) error {
 	return errNotNumber
 }
 
-// maxSeconds is the first number of seconds that is not a plausible time: the year 5138, or 1973 if
-// it were milliseconds.
+// maxSeconds is the limit of plausible times in seconds: the year 5138, or 1973 if it were
+// milliseconds.
 const maxSeconds = 1e11
 
 // sinceEpoch parses a time as seconds from epoch.
@@ -171,7 +170,7 @@ func sinceEpoch(b []byte, epoch time.Time) (time.Time, error) {
 		whole = whole*10 + int64(b[i]-'0')
 	}
 	nanos, ok := parseFraction(b[i:])
-	if i == 0 || !ok { // an exponent, or no number at all
+	if i == 0 || !ok { // an exponent, or not a number
 		v, err := parseNumberSlow(b)
 		if err != nil {
 			return time.Time{}, errNotTime

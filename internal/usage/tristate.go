@@ -1,7 +1,6 @@
 package usage
 
-// Tristate is a three-valued truth. Its zero value is Unknown, and only True ever leads to an
-// action.
+// Tristate is a three-valued truth. Its zero value is Unknown, and only True leads to an action.
 type Tristate int8
 
 // The values of Tristate.
@@ -30,7 +29,7 @@ func (a Tristate) Not() Tristate {
 	return Unknown
 }
 
-// And returns False if any value is, else Unknown if any is, else True.
+// And returns False if any value is False, else Unknown if any is Unknown, else True.
 func And(answers ...Tristate) Tristate {
 	out := True
 	for _, a := range answers {
@@ -44,7 +43,7 @@ func And(answers ...Tristate) Tristate {
 	return out
 }
 
-// Or returns True if any value is, else Unknown if any is, else False.
+// Or returns True if any value is True, else Unknown if any is Unknown, else False.
 func Or(answers ...Tristate) Tristate {
 	out := False
 	for _, a := range answers {

@@ -10,10 +10,10 @@ import (
 
 const untimedSMI = "index, utilization.gpu [%], memory.used [MiB]\n" +
 	"0, 37 %, 1024 MiB\n1, 0 %, 3 MiB\n" +
-	"0, 40 %, 1024 MiB\n" + // GPU 1 did not answer
+	"0, 40 %, 1024 MiB\n" + // GPU 1 did not respond
 	"0, 41 %, 1024 MiB\n1, 5 %, 3 MiB\n"
 
-// TestDatesSMIByStep: a GPU that comes again begins the next sample, one step later.
+// TestDatesSMIByStep checks that a repeated GPU starts the next sample, one step later.
 func TestDatesSMIByStep(t *testing.T) {
 	first := time.Date(2026, 11, 27, 9, 0, 0, 0, time.UTC)
 	f := usage.Format{Name: "smi.csv", Resource: "box", Step: 5 * time.Second, First: first}

@@ -109,20 +109,20 @@ const Buckets = 56
 // Stats are the statistics of one signal over a window.
 type Stats struct {
 	Count         int
-	Min, Max, Sum float64 // Max is over the points' maxima
+	Min, Max, Sum float64 // Max is the maximum of the points' maxima
 	First, Last   time.Time
 	// LastActive is the start of the newest point at or above the signal's floor, or the newest
 	// rise of a counter; zero without one.
 	LastActive time.Time
-	// LastQuiet is the start of the newest point below the floor; zero without one, and for
+	// LastQuiet is the start of the newest point below the floor; zero if there is none, and for
 	// counters.
 	LastQuiet time.Time
 	// Active counts points at or above the floor, or the rises of a counter.
 	Active int
 
-	// perGPU reports that the signal is one of GPUs.
+	// perGPU is true for a signal of GPUs.
 	perGPU bool
-	// step and source of the window that measured the signal
+	// the step and source of the window that measured the signal
 	step        time.Duration
 	source      string
 	lastMean    float64
@@ -246,9 +246,9 @@ func (w *Window) Coverage(st *Stats) float64 {
 	return float64(st.coverage.total) / float64(w.To.Sub(w.From))
 }
 
-// MeasuredFrom returns the time from which on a signal could be measured: that of the first sample of
-// any signal of its kind, of the GPUs or of the host, as the metrics of one agent begin together. It
-// is the end of the window where there is none.
+// MeasuredFrom returns the time of the first sample of any signal of the same kind, of the GPUs or
+// of the host: the metrics of one agent begin together. It is the end of the window if there is
+// none.
 func (w *Window) MeasuredFrom(perGPU bool) time.Time {
 	from := w.To
 	for s := range numSignals {
@@ -267,8 +267,8 @@ func (w *Window) MeasuredFrom(perGPU bool) time.Time {
 	return from
 }
 
-// MeasuredCoverage is [Window.Coverage] over the time since the signal could be measured. A machine
-// that is younger than the window, or whose metrics began within it, is judged over that time.
+// MeasuredCoverage is [Window.Coverage] over the time since [Window.MeasuredFrom]. A machine
+// younger than the window, or whose metrics began within it, is judged over that time.
 func (w *Window) MeasuredCoverage(st *Stats) float64 {
 	if st == nil {
 		return 0
@@ -347,7 +347,7 @@ func (s *Stats) Newest() (float64, error) {
 	return s.lastMean, nil
 }
 
-// Peak returns the highest point from a time on, and whether there is one.
+// Peak returns the highest point since a time, and whether there is one.
 func (w *Window) Peak(st *Stats, from time.Time) (float64, bool) {
 	if st == nil {
 		return 0, false
@@ -355,8 +355,8 @@ func (w *Window) Peak(st *Stats, from time.Time) (float64, bool) {
 	return st.maxima.highestSince(from.Sub(w.From))
 }
 
-// Peaks returns the points of a signal that are higher than every later one, in order of time. If
-// the series falls more often than is kept, some appear later than they were.
+// Peaks returns the points of a signal that are higher than every later one, in time order. If the
+// series falls more often than is stored, some are dated too late.
 func (w *Window) Peaks(st *Stats) iter.Seq2[time.Time, float64] {
 	return func(yield func(time.Time, float64) bool) {
 		for _, p := range st.maxima {

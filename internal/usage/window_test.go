@@ -62,9 +62,8 @@ func reversed(d []time.Duration) []time.Duration {
 	return d
 }
 
-// TestCoverageMatchesSeconds holds the covered time of arbitrary points in
-// arbitrary order against a count of covered seconds: it is never more, and the
-// same when the points follow a grid.
+// TestCoverageMatchesSeconds compares the coverage of arbitrary points in arbitrary order with a
+// count of covered seconds: it is never more, and equal if the points are on a grid.
 func TestCoverageMatchesSeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		step := rapid.IntRange(1, 50).Draw(t, "step")
@@ -176,7 +175,7 @@ func TestAddRejectsInvalidPoints(t *testing.T) {
 	}
 }
 
-func TestZeroWindowIsSafe(t *testing.T) {
+func TestZeroWindow(t *testing.T) {
 	w := &Window{From: start, To: at(time.Hour)}
 	if !w.Add("", GPUUtil, point(0, 0)) {
 		t.Fatal("a point was dropped")
@@ -200,7 +199,7 @@ func TestZeroWindowIsSafe(t *testing.T) {
 	}
 }
 
-// TestQuantiles holds quantiles, mean and extremes against a sorted reference.
+// TestQuantiles compares quantiles, mean and extremes with a sorted reference.
 func TestQuantiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		signal := rapid.SampledFrom([]Signal{GPUUtil, SMActive, MemUsed, Power, Sessions}).Draw(t, "signal")
@@ -315,7 +314,7 @@ func TestGPUsInOrder(t *testing.T) {
 	}
 }
 
-// TestStatsMemoryIsBounded feeds a meter values and times that never repeat.
+// TestStatsMemoryIsBounded adds values and times that never repeat.
 func TestStatsMemoryIsBounded(t *testing.T) {
 	w := NewWindow(start, at(100_000*time.Second), time.Second/4, "test", nil)
 	for i := range 100_000 {

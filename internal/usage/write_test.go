@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestWriteReadRoundTrip: samples come back from every format as they were written.
+// TestWriteReadRoundTrip checks that samples survive a round trip through every format.
 func TestWriteReadRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		about := []*Description{

@@ -9,12 +9,12 @@ type localTimes struct {
 	// outside.
 	from, to, offset int64
 	last             time.Time
-	// zoneless counts the times without a zone, repeated those in an hour that clocks went back
-	// over.
+	// zoneless counts the times without a zone, repeated those in an hour repeated by a clock
+	// change.
 	zoneless, repeated int
 }
 
-// clockChange is more than clocks are changed by at once, in seconds.
+// clockChange exceeds any clock change, in seconds.
 const clockChange = 3 * 60 * 60
 
 // instant returns the instant of a wall clock time, given as if it were UTC. A time that clocks
@@ -54,7 +54,7 @@ func (l *localTimes) instant(wall time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// distance returns how far a time is from the previous one; going back counts double.
+// distance returns the distance of a time from the previous one; going back counts double.
 func (l *localTimes) distance(t time.Time) time.Duration {
 	if d := t.Sub(l.last); d >= 0 {
 		return d

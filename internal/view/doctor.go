@@ -27,8 +27,12 @@ type Doctor struct {
 	// Sources were read, in order of precedence.
 	Sources  []DoctorSource  `json:"sources"`
 	Machines []DoctorMachine `json:"machines"`
-	// Judged counts machines with a state, Lacking those with something missing.
+	// Judged counts machines with a state, Found those without one that a finding of an audit knows to be at
+	// rest, and Unmeasured all others, which an audit counts as unmeasured. Lacking counts those with
+	// something missing.
 	Judged     int                   `json:"judged"`
+	Found      int                   `json:"found"`
+	Unmeasured int                   `json:"unmeasured"`
 	Lacking    int                   `json:"lacking"`
 	BlindSpots []inventory.BlindSpot `json:"blind_spots"`
 }
@@ -68,6 +72,9 @@ type DoctorMachine struct {
 	LastingSeconds float64    `json:"lasting_seconds"`
 	Coverage       float64    `json:"coverage"`
 	Evidence       []Evidence `json:"evidence"`
+	// Found is the finding of an audit by other evidence than samples, such as the dates of a notebook, that
+	// the machine is at rest; empty where its state is known or there is none.
+	Found string `json:"found,omitempty"`
 	// Now is the duty by the newest samples, which policies act on and which may differ from State.
 	Now     ExplainedDuty   `json:"now"`
 	Signals []DoctorSignal  `json:"signals"`
@@ -121,7 +128,9 @@ type Telemetry struct {
 	// Verdicts are those of an audit over AuditWindow, Duties those of the newest samples.
 	AuditWindow      time.Duration
 	Verdicts, Duties map[inventory.Ref]duty.Verdict
-	Sources          []DoctorSource
+	// Found are the findings of the audit about machines without a verdict.
+	Found   map[inventory.Ref]string
+	Sources []DoctorSource
 	// Holders are the workloads that the GPUs of each machine are lent to.
 	Holders map[inventory.Ref][]DoctorHolder
 	// Disputes are contradicting statements about the owners.
@@ -141,8 +150,13 @@ func NewDoctor(t Telemetry) Doctor {
 			continue
 		}
 		m := t.machine(r)
-		if m.State != duty.Unknown.String() {
+		switch {
+		case m.State != duty.Unknown.String():
 			d.Judged++
+		case m.Found != "":
+			d.Found++
+		default:
+			d.Unmeasured++
 		}
 		if slices.ContainsFunc(m.Missing, func(x DoctorMissing) bool { return !x.Optional }) {
 			d.Lacking++
@@ -169,7 +183,7 @@ func (t Telemetry) machine(r *inventory.Resource) DoctorMachine {
 	w := t.Windows[r.Ref()]
 	v := t.Verdicts[r.Ref()]
 	m.State, m.LastingSeconds, m.Coverage = v.State.String(), v.Duration.Seconds(), v.Coverage
-	m.Why = cmp.Or(v.Why, unmeasuredWhy)
+	m.Why, m.Found = cmp.Or(v.Why, unmeasuredWhy), t.Found[r.Ref()]
 	for _, e := range v.Evidence {
 		m.Evidence = append(m.Evidence, newEvidence(e))
 	}

@@ -17,8 +17,10 @@ type ScanKept struct {
 	Claims []ScanClaim `json:"claims"`
 	// WindowTeams divide the window by team.
 	WindowTeams []ScanWindowTeam `json:"window_teams"`
-	// Plan is the plan of the account by the audit; absent where none was made.
-	Plan *accountplan.Account `json:"plan,omitempty"`
+	// Plan is the plan of the account by the audit; absent where none was made, for the reason in
+	// PlanUnavailable.
+	Plan            *accountplan.Account `json:"plan,omitempty"`
+	PlanUnavailable string               `json:"plan_unavailable,omitempty"`
 }
 
 // ScanCharge is one meter of a resource at the rate of the audit, in dollars a month. Used, wasted,

@@ -10,10 +10,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -22,6 +24,7 @@ type result struct {
 	sent, ok  int
 	seconds   float64
 	latencies []time.Duration // of good answers, sorted
+	late      time.Duration   // of all requests that were sent after they were due
 }
 
 func (r result) rate() float64 { return float64(r.ok) / r.seconds }
@@ -142,6 +145,18 @@ func send(ctx context.Context, url string, body []byte, deadline time.Duration) 
 	return status, answer, nil
 }
 
+// lateness returns how late requests were sent on average.
+func (r result) lateness() time.Duration { return r.late / time.Duration(max(1, r.sent)) }
+
+// sleepUntil sleeps to a time. time.Sleep would be late by up to a millisecond, the resolution of
+// epoll_wait, and would gather the arrivals of that time in a burst.
+func sleepUntil(due time.Time) {
+	for d := time.Until(due); d > 0; d = time.Until(due) {
+		t := syscall.NsecToTimespec(int64(d))
+		_ = syscall.Nanosleep(&t, nil) // a signal ends it early
+	}
+}
+
 // closedLoop lets clients send one request after another for a time.
 func closedLoop(url string, clients int, d time.Duration) result {
 	var mu sync.Mutex
@@ -176,6 +191,10 @@ func closedLoop(url string, clients int, d time.Duration) result {
 // counts from the time at which a request was due. With a deadline only answers in time are good. The
 // time of the load lasts to the last good answer.
 func openLoop(url string, rate float64, d, deadline time.Duration) result {
+	// The thread that sleeps holds a processor of Go's meanwhile.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	r := rand.New(rand.NewPCG(36, uint64(rate)))
 	var mu sync.Mutex
 	var all result
@@ -188,7 +207,8 @@ func openLoop(url string, rate float64, d, deadline time.Duration) result {
 		if due.Sub(start) > d {
 			break
 		}
-		time.Sleep(time.Until(due))
+		sleepUntil(due)
+		all.late += max(0, time.Since(due))
 		all.sent++
 		if open.Load() > 8000 {
 			continue // the server is lost: more connections show nothing

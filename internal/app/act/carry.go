@@ -32,7 +32,8 @@ type Carrier struct {
 
 // Carry takes the due fixes of an account such as aws/123456789012 one step up the ladder, each in the
 // name of its requester: the resource is read and judged again, as if the request were sent again. A
-// fix that waits for an approval is left, and so is one that was rejected.
+// fix that waits for an approval is left, and so is one that was rejected, or whose requester may not
+// fix it any more.
 func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) error {
 	items, err := c.Store.Actions().Items(ctx, account, action.ItemQuery{})
 	if err != nil {
@@ -43,6 +44,10 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 		return nil
 	}
 	requests, err := c.Store.Approvals().Requests(ctx, "")
+	if err != nil {
+		return fmt.Errorf("carry fixes on: %w", err)
+	}
+	roles, err := c.rolesNow(ctx, now)
 	if err != nil {
 		return fmt.Errorf("carry fixes on: %w", err)
 	}
@@ -58,9 +63,14 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 			c.tried = map[string]time.Time{}
 		}
 		c.tried[stepKey(it)] = now
+		id := strings.TrimPrefix(it.Source, round.FindingSource(""))
 		req := c.Process.Request()
 		req.Caller = runtime.ServedCaller(who)
-		id := strings.TrimPrefix(it.Source, round.FindingSource(""))
+		if err := c.checkRole(ctx, req, roles, who.Name, id); err != nil {
+			c.Log.WarnContext(ctx, "a fix was not carried on", "finding", id, "resource", it.Ref.String(),
+				"error", err)
+			continue
+		}
 		err = Fix(ctx, req, []string{id}, FixOptions{
 			Scratch: it.Do.ScratchDisks, Save: it.Do.SaveDisks, Grace: it.Grace,
 		}, func(view.Fixes) error { return nil })
@@ -70,6 +80,43 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 		}
 	}
 	return ctx.Err()
+}
+
+// namedRoles returns the roles of a name; known is false for the user of this machine.
+type namedRoles func(name string) (roles []string, known bool)
+
+// rolesNow returns the roles that names have at a time.
+func (c *Carrier) rolesNow(ctx context.Context, now time.Time) (namedRoles, error) {
+	req := c.Process.Request()
+	cfg, _, err := identity.PeopleInForce(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := c.Store.Callers().Tokens(ctx)
+	return func(name string) ([]string, bool) { return identity.RolesNow(req, cfg, tokens, name, now) }, err
+}
+
+// checkRole refuses a fix whose requester may not ask for it any more.
+func (c *Carrier) checkRole(ctx context.Context, req *runtime.Request, roles namedRoles, name, id string) error {
+	held, known := roles(name)
+	if !known {
+		return nil
+	}
+	operators := approval.AtLeast(approval.RoleOperator)
+	teams, all := approval.TeamsOf(held, operators)
+	if all {
+		return nil
+	}
+	refused := fmt.Errorf("%s asked for it and is no operator of its team any more; an operator can ask for it again",
+		name)
+	if len(teams) == 0 {
+		return refused
+	}
+	previews, err := FixPreviews(ctx, req, []string{id}, FixOptions{})
+	if err == nil && !approval.May(held, operators, previews[0].Finding.Resource.Owner.Team) {
+		err = refused
+	}
+	return err
 }
 
 // stepKey identifies the step of an item that is next.

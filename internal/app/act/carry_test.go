@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/round"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -214,5 +216,45 @@ func TestFixWithdrawnByAKeepIsNotCarriedOn(t *testing.T) {
 	f.carry(31 * time.Minute)
 	if n, _ := f.calls(it); n != 0 {
 		t.Errorf("%d calls on an exempt machine", n)
+	}
+}
+
+// TestFixOfAFormerOperatorIsNotCarriedOn checks that a fix goes on while its requester may ask for it, in all
+// teams or in that of its machine, and not after that.
+func TestFixOfAFormerOperatorIsNotCarriedOn(t *testing.T) {
+	for _, c := range []struct {
+		name, role string
+		revoked    bool
+		goesOn     bool
+	}{
+		{name: "an operator", role: approval.RoleOperator, goesOn: true},
+		{name: "one whose token was revoked", role: approval.RoleOperator, revoked: true},
+		{name: "a user", role: approval.RoleUser},
+		{name: "an operator of its team", role: approval.RoleOperator + "@TEAM", goesOn: true},
+		{name: "an operator of another team", role: approval.RoleOperator + "@elsewhere"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixWorld(t)
+			it := f.fix("gpu-instance-idle")
+			i := slices.IndexFunc(f.scan.Findings, func(x view.Finding) bool { return round.FindingSource(x.ID) == it.Source })
+			now, entry := f.world.Clock.Now(), action.Entry{At: f.world.Clock.Now(), Actor: "ana", What: action.EventToken}
+			if err := f.world.Store.Callers().Create(t.Context(), store.Token{
+				ID: "0123456789ab", Hash: strings.Repeat("0", 64), Name: "bo", CreatedBy: "ana", CreatedAt: now,
+				ExpiresAt: now.Add(24 * time.Hour),
+				Roles:     []string{strings.Replace(c.role, "TEAM", f.scan.Findings[i].Resource.Owner.Team, 1)},
+			}, entry); err != nil {
+				t.Fatal(err)
+			}
+			if c.revoked {
+				if _, err := f.world.Store.Callers().Revoke(t.Context(), "0123456789ab", now,
+					func(store.Token) action.Entry { return entry }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.carry(31 * time.Minute)
+			if n, _ := f.calls(it); (n > 0) != c.goesOn {
+				t.Errorf("%d calls", n)
+			}
+		})
 	}
 }

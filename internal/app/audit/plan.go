@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,39 +10,48 @@ import (
 	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/ledger"
+	"github.com/curfew-dev/curfew/internal/plain"
 	"github.com/curfew-dev/curfew/internal/plan/commit"
 	"github.com/curfew-dev/curfew/internal/price"
 	"github.com/curfew-dev/curfew/internal/round"
-	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
 // planSpan is the time of the ledger by whose hours a kept plan plans commitments.
 const planSpan = 90 * 24 * time.Hour
 
+// PlanOptions are the options of the commitments of a plan.
+type PlanOptions struct {
+	// Since and Until bound the hours of the ledger; zero takes the last [planSpan] before the audit.
+	Since, Until time.Time
+	// Offers are those of commitments; nil takes the book's. Existing are the commitments of now.
+	Offers   []commit.Offer
+	Existing []commit.Existing
+	// CommitCommand is the command that shows the plan of commitments; empty is that of the defaults.
+	CommitCommand string
+}
+
 // PlanInput is the input of PlanAccount: an audit, and the hours of the ledger.
 type PlanInput struct {
+	PlanOptions
 	Result *round.Result
 	Cloud  string
 	Book   *price.Book
 	// Kept reports that the findings are stored, so that curfew fix knows their ids.
 	Kept bool
-	// CommitCommand is the command that shows the plan of commitments.
-	CommitCommand string
-	// Ledger has the hours from Since to Until; nil where none are kept.
-	Ledger       ledger.Store
-	Since, Until time.Time
-	// Offers are those of commitments; nil takes the book's. Existing are the commitments of now.
-	Offers   []commit.Offer
-	Existing []commit.Existing
+	// Ledger has the hours; nil where none are kept.
+	Ledger ledger.Store
 }
 
 // PlanAccount puts the findings of an audit into one plan, with commitments for what remains.
 func PlanAccount(ctx context.Context, in PlanInput) (accountplan.Account, error) {
 	r := in.Result
+	if in.Since.IsZero() {
+		in.Since, in.Until = r.StartedAt.Add(-planSpan), r.StartedAt
+	}
 	out := accountplan.AccountInput{
 		At: r.FinishedAt, Cloud: in.Cloud, Resources: r.Resources, Findings: r.Findings, Totals: r.Totals,
-		Kept: in.Kept, CommitCommand: in.CommitCommand,
+		Kept: in.Kept, CommitCommand: cmp.Or(in.CommitCommand, "curfew plan commit --from ledger"),
 	}
 	for _, b := range r.BlindSpots {
 		out.Notes = append(out.Notes, "not visible: "+b.What+": "+b.Why+"; "+b.Effect)
@@ -94,18 +104,18 @@ func planCommitments(ctx context.Context, in PlanInput, notes *[]string) (*commi
 	return &plan, nil
 }
 
-// AddPlan adds the plan of the account to an audit that is to be kept. An audit without sums has none.
-func AddPlan(ctx context.Context, s *store.Store, r *round.Result, book *price.Book, doc *view.Scan) error {
+// AddPlan adds the plan of the account to an audit that is to be kept, or the reason for its absence,
+// which it also returns: an audit without a plan is kept all the same. An audit without sums has neither.
+func AddPlan(ctx context.Context, in PlanInput, doc *view.Scan) error {
 	if doc.Kept == nil {
 		return nil
 	}
-	plan, err := PlanAccount(ctx, PlanInput{
-		Result: r, Cloud: doc.Cloud, Book: book, Ledger: s.Ledger(),
-		Since: r.StartedAt.Add(-planSpan), Until: r.StartedAt, Kept: true,
-		CommitCommand: "curfew plan commit --from ledger",
-	})
+	in.Kept = true
+	plan, err := PlanAccount(ctx, in)
 	if err != nil {
-		return fmt.Errorf("plan the account: %w", err)
+		err = fmt.Errorf("plan the account: %w", err)
+		doc.Kept.PlanUnavailable = plain.Line(err.Error())
+		return err
 	}
 	doc.Kept.Plan = &plan
 	return nil
@@ -114,8 +124,12 @@ func AddPlan(ctx context.Context, s *store.Store, r *round.Result, book *price.B
 // KeptPlan returns the plan of the account that an audit keeps.
 func KeptPlan(scan view.Scan) (accountplan.Account, error) {
 	if scan.Kept == nil || scan.Kept.Plan == nil {
+		why := "the newest audit keeps no plan of the account"
+		if scan.Kept != nil && scan.Kept.PlanUnavailable != "" {
+			why += ": " + scan.Kept.PlanUnavailable
+		}
 		return accountplan.Account{}, &runtime.Error{
-			Code: "no_plan", Err: errors.New("the newest audit keeps no plan of the account"),
+			Code: "no_plan", Err: errors.New(why),
 			Hint: "the next audit keeps it; `curfew plan account` makes one now",
 		}
 	}

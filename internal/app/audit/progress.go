@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/duty"
 	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
@@ -37,23 +36,18 @@ func AddRunProgress(ctx context.Context, s *store.Store, tags inventory.TagMappi
 }
 
 // AddCostProgress adds to costs by resource what the newest audit saw of the progress of the machines.
-func AddCostProgress(ctx context.Context, req *runtime.Request, doc *view.Costs) error {
+func AddCostProgress(ctx context.Context, s *store.Store, tags inventory.TagMapping, doc *view.Costs) error {
 	at := slices.Index(doc.By, ledger.ByResource)
 	if at < 0 || len(doc.Rows) == 0 {
 		return nil
 	}
-	cfg, s, err := req.State(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	rows := make(map[string]bool, len(doc.Rows))
 	for _, r := range doc.Rows {
 		rows[r.Key[at]] = true
 	}
 	machines, err := working(ctx, s, snapshot.Query{})
 	for _, m := range machines {
-		if p, known := view.LastProgress(cfg.Tags, m); known && rows[m.Ref.String()] {
+		if p, known := view.LastProgress(tags, m); known && rows[m.Ref.String()] {
 			doc.Progress = append(doc.Progress, view.CostsProgress{Resource: m.Ref.String(), SeenProgress: p})
 		}
 	}

@@ -43,7 +43,7 @@ func TestRunsAndCostsShowTheProgressOfTheAudit(t *testing.T) {
 	if len(want) == 0 {
 		t.Fatal("no machine is at work")
 	}
-	if err := audit.AddCostProgress(t.Context(), req, &spent); err != nil {
+	if err := audit.AddCostProgress(t.Context(), s, cfg.Tags, &spent); err != nil {
 		t.Fatal(err)
 	}
 	if len(spent.Progress) != len(want) {

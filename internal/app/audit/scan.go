@@ -9,11 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/curfew-dev/curfew/internal/accountplan"
 	"github.com/curfew-dev/curfew/internal/app/clouds"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/app/spend"
 	"github.com/curfew-dev/curfew/internal/bill"
 	"github.com/curfew-dev/curfew/internal/config"
+	"github.com/curfew-dev/curfew/internal/inventory"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/round"
 	"github.com/curfew-dev/curfew/internal/store"
@@ -31,12 +33,21 @@ type ScanOptions struct {
 	// NoSave keeps neither the findings nor what was observed.
 	NoSave  bool
 	Version string
+	// Plan asks for the plan of the account also where nothing is kept.
+	Plan *PlanOptions
+}
+
+// Audited is an audit with its plan of the account.
+type Audited struct {
+	*round.Result
+	// Plan is nil where none was made.
+	Plan *accountplan.Account
 }
 
 // Scan audits an account. Show gets the audit before anything of it is kept, and whether it
-// is kept.
+// is kept. An audit of which something could not be planned or charged is returned with a partial error.
 func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOptions,
-	show func(doc view.Scan, kept bool) error) (*round.Result, error) {
+	show func(doc view.Scan, kept bool) error) (*Audited, error) {
 	if f.Window > 0 {
 		cfg.Scan.Window = f.Window
 	}
@@ -69,23 +80,75 @@ func Scan(ctx context.Context, req *runtime.Request, cfg config.Config, f ScanOp
 	if err := show(doc, keeps); err != nil {
 		return nil, err
 	}
+	out := &Audited{Result: audit}
+	in := PlanInput{Result: audit, Cloud: doc.Cloud, Book: setting.Prices}
+	if f.Plan != nil {
+		in.PlanOptions = *f.Plan
+	}
+	var unplanned error
 	if keeps {
-		s, err := state.opened(ctx)
-		if err == nil {
-			err = AddPlan(ctx, s, audit, setting.Prices, &doc)
+		if unplanned, err = keep(ctx, state, in, &doc, cfg.Tags); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			err = SaveScan(ctx, s, audit, doc, cfg.Tags, false)
+		if doc.Kept != nil {
+			out.Plan = doc.Kept.Plan
 		}
-		if err != nil {
-			return nil, &runtime.Error{Code: "not_saved", Err: fmt.Errorf("keep the findings: %w", err),
-				Hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
+	}
+	switch {
+	case unplanned != nil:
+		return out, notPlanned(unplanned)
+	case out.Plan == nil && f.Plan != nil:
+		if out.Plan, err = planUnkept(ctx, req, cfg, state, in); err != nil {
+			return out, err
 		}
 	}
 	if len(audit.Unposted) > 0 {
-		return nil, Unposted(audit, "what was shown is complete")
+		return out, Unposted(audit, "what was shown is complete")
 	}
-	return audit, nil
+	return out, nil
+}
+
+// keep keeps an audit with its plan. Unplanned is the reason for the absence of the plan.
+func keep(ctx context.Context, state *openedState, in PlanInput, doc *view.Scan, tags inventory.TagMapping) (
+	unplanned, err error) {
+	s, err := state.opened(ctx)
+	if err == nil {
+		if !clouds.Of(doc.Cloud).Simulated {
+			in.Ledger = s.Ledger()
+		}
+		unplanned = AddPlan(ctx, in, doc)
+		err = SaveScan(ctx, s, in.Result, *doc, tags, false)
+	}
+	if err != nil {
+		return nil, &runtime.Error{Code: "not_saved", Err: fmt.Errorf("keep the findings: %w", err),
+			Hint: "the audit itself is complete; give --data-dir, or --no-save to keep nothing"}
+	}
+	return unplanned, nil
+}
+
+// planUnkept plans the account of an audit that is not kept, on the ledger of the state, if there is one.
+func planUnkept(ctx context.Context, req *runtime.Request, cfg config.Config, state *openedState, in PlanInput) (
+	*accountplan.Account, error) {
+	if !clouds.Of(in.Cloud).Simulated && req.Storage.Exists(cfg) {
+		s, err := state.opened(ctx)
+		if err != nil {
+			return nil, err
+		}
+		in.Ledger = s.Ledger()
+	}
+	plan, err := PlanAccount(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &plan, nil
+}
+
+// notPlanned is the error of a complete audit without its plan.
+func notPlanned(err error) error {
+	return &runtime.Error{
+		Class: runtime.Partial, Code: "not_planned", Err: err,
+		Hint: "the audit itself is complete and kept; `curfew plan account` plans again",
+	}
 }
 
 // SetAudit makes a setting one that audits an account of a cloud.

@@ -57,8 +57,13 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 			duties[f.Resource.Ref()] = *f.Duty
 		}
 	}
-	verdicts, spots, err := AuditVerdicts(ctx, setting, r, cfg.Scan.Window,
+	rules := &round.Audit{Thresholds: cfg.Thresholds, Rules: RulesOf(f.Cloud), Tags: cfg.Tags}
+	audited, spots, err := auditAgain(ctx, setting, r, cfg.Scan.Window, rules,
 		func(m *inventory.Resource) bool { return m.State == inventory.StateRunning })
+	if err != nil {
+		return view.Doctor{}, err
+	}
+	found, err := foundAtRest(audited)
 	if err != nil {
 		return view.Doctor{}, err
 	}
@@ -76,7 +81,7 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 	}
 	return view.NewDoctor(view.Telemetry{
 		At: r.StartedAt, Holders: holders, Disputes: disputes, Window: window,
-		AuditWindow: cfg.Scan.Window, Verdicts: verdicts, Duties: duties, Thresholds: setting.Duty,
+		AuditWindow: cfg.Scan.Window, Verdicts: audited.Verdicts, Found: found, Duties: duties, Thresholds: setting.Duty,
 		Resources: r.Resources, Windows: r.Windows,
 		Sources: usageSummary(setting.Sources), BlindSpots: append(r.BlindSpots, spots...)}), nil
 }

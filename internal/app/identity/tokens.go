@@ -272,7 +272,8 @@ func RevokeToken(ctx context.Context, req *runtime.Request, id string) (view.One
 
 // PersonOfToken returns the person or program of a token with its effective roles: those of the
 // token, limited to those that people and approvers give the person now. A name in neither is a
-// program: its token has its own roles, and decides no requests.
+// program: its token has its own roles, and decides no requests. A person who signed in and is in
+// neither any more has no roles.
 func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) approval.Person {
 	name, known := cfg.Named(v.Name)
 	p := approval.Person{
@@ -283,6 +284,9 @@ func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) appro
 		p.Roles = approval.Within(held, v.Roles)
 		return p
 	}
+	if signedIn(v) {
+		return p
+	}
 	for _, role := range v.Roles {
 		if what, _ := approval.SplitRole(role); what != approval.RoleApprover &&
 			slices.Contains(approval.ServiceRoles, what) {
@@ -290,6 +294,30 @@ func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) appro
 		}
 	}
 	return p
+}
+
+// signedIn reports whether a token is the session of a person who signed in.
+func signedIn(v store.Token) bool { return strings.HasPrefix(v.CreatedBy, string(approval.OIDC)+" ") }
+
+// RolesNow returns the roles that a name has now: those that people and approvers give it, else those of
+// its valid tokens. Known is false for a name that none of them has ever had, such as that of the user
+// of this machine.
+func RolesNow(req *runtime.Request, cfg config.Config, tokens []store.Token, name string, now time.Time) (
+	roles []string, known bool) {
+	name, known = cfg.Named(name)
+	if roles = approval.Roles(cfg.Holders(), name); known || len(roles) > 0 {
+		return roles, true
+	}
+	for _, v := range tokens {
+		if !approval.Same(v.Name, name) {
+			continue
+		}
+		known = true
+		if v.Valid(now) {
+			roles = append(roles, PersonOfToken(req, cfg, v).Roles...)
+		}
+	}
+	return roles, known
 }
 
 // PersonOfSignIn returns the person that the sign-in provider vouches for; one who is not in people

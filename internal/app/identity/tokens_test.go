@@ -2,12 +2,15 @@ package identity_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/apptest"
 	"github.com/curfew-dev/curfew/internal/app/identity"
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/approval"
+	"github.com/curfew-dev/curfew/internal/store"
 )
 
 const people = `approvals: {accept: [self-declared]}
@@ -45,6 +48,40 @@ func TestTokenNamesItsPersonUntilRevoked(t *testing.T) {
 	all, err := identity.Tokens(t.Context(), req)
 	if err != nil || len(all.Tokens) != 1 || all.Tokens[0].State != "revoked" {
 		t.Errorf("got %+v, %v, want one that is revoked", all.Tokens, err)
+	}
+}
+
+// TestSessionEndsWithItsPerson checks that a person who signed in has no role once people names them no more,
+// while a program of the same roles keeps them.
+func TestSessionEndsWithItsPerson(t *testing.T) {
+	req := apptest.Request(t, people)
+	cfg, err := req.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signedIn := approval.Proof{Kind: approval.OIDC, Subject: "0042", Detail: "verified by https://id.example.com"}
+	tokens := []store.Token{
+		{Name: "bo", Roles: []string{approval.RoleAdmin}, CreatedBy: signedIn.String()},
+		{Name: "ana", Roles: []string{approval.RoleAdmin}, CreatedBy: signedIn.String()},
+		{Name: "ci", Roles: []string{approval.RoleOperator}, CreatedBy: "ana"},
+	}
+	for i := range tokens {
+		tokens[i].CreatedAt, tokens[i].ExpiresAt = apptest.Now, apptest.Now.Add(time.Hour)
+	}
+	for i, want := range [][]string{nil, {approval.RoleAdmin}, {approval.RoleOperator}} {
+		if who := identity.PersonOfToken(req, cfg, tokens[i]); !slices.Equal(who.Roles, want) {
+			t.Errorf("%s has the roles %q, want %q", who.Name, who.Roles, want)
+		}
+		if roles, known := identity.RolesNow(req, cfg, tokens, tokens[i].Name, apptest.Now); !known ||
+			!slices.Equal(roles, want) {
+			t.Errorf("%s has the roles %q now, known %t, want %q", tokens[i].Name, roles, known, want)
+		}
+	}
+	if roles, known := identity.RolesNow(req, cfg, tokens, "ci", apptest.Now.Add(time.Hour)); !known || len(roles) > 0 {
+		t.Errorf("an expired token has the roles %q, known %t", roles, known)
+	}
+	if _, known := identity.RolesNow(req, cfg, tokens, "root", apptest.Now); known {
+		t.Error("a name without any record is known")
 	}
 }
 

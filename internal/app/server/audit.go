@@ -109,7 +109,8 @@ func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o vie
 	}
 	out := scheduler.Outcome{Resources: len(result.Resources), Calls: result.Calls, Missing: missingOf(result)}
 	doc := view.NewScan(result, o)
-	if err := audit.AddPlan(ctx, s, result, setting.Prices, &doc); err != nil {
+	in := audit.PlanInput{Result: result, Cloud: doc.Cloud, Book: setting.Prices, Ledger: s.Ledger()}
+	if err := audit.AddPlan(ctx, in, &doc); err != nil {
 		out.Missing = append(out.Missing, err.Error())
 	}
 	if err := audit.SaveScan(ctx, s, result, doc, tags, true); err != nil {

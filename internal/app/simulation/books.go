@@ -31,6 +31,8 @@ import (
 const (
 	booksLength   = 32 * oneDay
 	booksInterval = oneDay
+	// booksStep is the time between the samples from which usage is judged.
+	booksStep = 5 * time.Minute
 )
 
 // ownBudgets are those of simulated books where the configuration has none.
@@ -110,7 +112,7 @@ func KeepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *
 	if err != nil {
 		return err
 	}
-	setting.Query, setting.LookBack = round.Query{Window: booksInterval}, booksInterval
+	setting.Query, setting.LookBack, setting.Step = round.Query{Window: booksInterval}, booksInterval, booksStep
 	setting.Books = ledger.Journal{Store: s.Store.Ledger()}
 	bar := req.Progress("simulated books")
 	defer bar.Finish()

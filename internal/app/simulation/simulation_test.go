@@ -19,7 +19,7 @@ func TestBooksHaveChargesAndABill(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Storage = runtime.LentStorage{State: s}
-	charged, err := spend.Costs(t.Context(), req, spend.CostsQuery{
+	charged, err := spend.Costs(t.Context(), s, req.Now(), spend.CostsQuery{
 		Period: runtime.Period{Since: "7d"}, Granularity: "total",
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
+	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
@@ -62,18 +63,13 @@ func (f CostsQuery) Check(now time.Time) error {
 	return err
 }
 
-// Costs returns the charges of the ledger.
-func Costs(ctx context.Context, req *runtime.Request, f CostsQuery) (view.Costs, error) {
-	q, err := f.query(req.Now())
+// Costs returns the charges of the ledger at a time.
+func Costs(ctx context.Context, s *store.Store, now time.Time, f CostsQuery) (view.Costs, error) {
+	q, err := f.query(now)
 	if err != nil {
 		return view.Costs{}, err
 	}
 	q.Compare = true
-	_, s, err := req.State(ctx)
-	if err != nil {
-		return view.Costs{}, err
-	}
-	defer s.Close()
 	books := s.Ledger()
 	if bySession(ledger.SumQuery{By: q.By, Filter: q.Filter}) {
 		if books, err = withSessions(ctx, s); err != nil {

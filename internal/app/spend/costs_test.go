@@ -14,6 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 	"github.com/curfew-dev/curfew/internal/money"
 	"github.com/curfew-dev/curfew/internal/session"
+	"github.com/curfew-dev/curfew/internal/view"
 )
 
 const budgets = `budgets:
@@ -54,10 +55,21 @@ func charge(t *testing.T, req *runtime.Request, others ...string) {
 	}
 }
 
+// costsOf returns the charges of the state of a request.
+func costsOf(t *testing.T, req *runtime.Request, q spend.CostsQuery) (view.Costs, error) {
+	t.Helper()
+	_, s, err := req.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	return spend.Costs(t.Context(), s, req.Now(), q)
+}
+
 func TestCostsByTeam(t *testing.T) {
 	req := apptest.Request(t, "")
 	charge(t, req)
-	doc, err := spend.Costs(t.Context(), req, spend.CostsQuery{
+	doc, err := costsOf(t, req, spend.CostsQuery{
 		Period: runtime.Period{Since: "1d"}, By: "team", Granularity: "total",
 	})
 	if err != nil {
@@ -69,7 +81,7 @@ func TestCostsByTeam(t *testing.T) {
 }
 
 func TestCostsRefuseUnknownDimension(t *testing.T) {
-	_, err := spend.Costs(t.Context(), apptest.Request(t, ""), spend.CostsQuery{
+	_, err := costsOf(t, apptest.Request(t, ""), spend.CostsQuery{
 		Period: runtime.Period{Since: "1d"}, By: "color", Granularity: "total",
 	})
 	if err == nil {
@@ -126,7 +138,7 @@ func TestCostsBySession(t *testing.T) {
 		{"team", []string{"session=lab,train"}, "vision 6.00"},
 		{"session", []string{"session="}, " 2.00"},
 	} {
-		doc, err := spend.Costs(t.Context(), req, spend.CostsQuery{
+		doc, err := costsOf(t, req, spend.CostsQuery{
 			Period: runtime.Period{Since: "1d"}, By: c.by, Granularity: "total", Where: c.where,
 		})
 		if err != nil {

@@ -18,27 +18,27 @@ import (
 )
 
 func stopAndStart(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Machine, policy.Do{Verb: policy.Stop})
-	if r := a.must(t, ref); r.State != inventory.StateStopped {
+	ref, tasks := a.carryOut(t, Machine, policy.Do{Verb: policy.Stop})
+	if r := a.mustRead(t, ref); r.State != inventory.StateStopped {
 		t.Fatalf("a machine that was stopped is %s", r.State)
 	}
 	if calls := a.rehearse(t, tasks[0]); calls == "" {
 		t.Error("nothing would start it again")
 	}
-	if r := a.must(t, ref); r.State != inventory.StateStopped {
+	if r := a.mustRead(t, ref); r.State != inventory.StateStopped {
 		t.Fatalf("a machine whose start was rehearsed is %s", r.State)
 	}
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatalf("start it again: %v", err)
 	}
 	a.Pass(t)
-	if r := a.must(t, ref); r.State != inventory.StateRunning {
+	if r := a.mustRead(t, ref); r.State != inventory.StateRunning {
 		t.Errorf("a machine that was started again is %s", r.State)
 	}
 }
 
 func terminateScratch(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Machine, policy.Do{Verb: policy.Terminate, ScratchDisks: true})
+	ref, tasks := a.carryOut(t, Machine, policy.Do{Verb: policy.Terminate, ScratchDisks: true})
 	if len(tasks) != 1 {
 		t.Errorf("%d steps, want one: nothing has to be saved", len(tasks))
 	}
@@ -52,7 +52,7 @@ func terminateScratch(t *testing.T, a *actor) {
 
 func terminateSaved(t *testing.T, a *actor) {
 	ref := a.Make(t, Machine)
-	r := a.must(t, ref)
+	r := a.mustRead(t, ref)
 	disk := ref
 	disk.Kind, disk.ID = inventory.KindVolume, r.Detail.(*inventory.Instance).Disks[0].VolumeID
 	tasks := a.plan(t, r, policy.Do{Verb: policy.Terminate, SaveDisks: true})
@@ -69,12 +69,12 @@ func terminateSaved(t *testing.T, a *actor) {
 	end.Earlier = []action.Step{save.Step}
 	_, err = a.Cloud.Do(a.ctx, *end)
 	refused(t, err, "unsaved-disk")
-	if r := a.must(t, ref); r.State != inventory.StateRunning {
+	if r := a.mustRead(t, ref); r.State != inventory.StateRunning {
 		t.Fatalf("a machine whose disks are not saved yet is %s", r.State)
 	}
 	a.Pass(t)
 	a.expect(t, *save, action.Complete)
-	a.make(t, end)
+	a.execute(t, end)
 	if n := a.Snapshots(t, disk); n != 1 {
 		t.Errorf("%d snapshots of the disk, want 1", n)
 	}
@@ -82,7 +82,7 @@ func terminateSaved(t *testing.T, a *actor) {
 
 func deleteVolume(t *testing.T, a *actor) {
 	ref := a.Make(t, Volume)
-	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.Delete})
+	tasks := a.plan(t, a.mustRead(t, ref), policy.Do{Verb: policy.Delete})
 	if len(tasks) != 2 || tasks[0].Step.Name != "snapshot" {
 		t.Fatalf("the steps are %+v, want a snapshot first", tasks)
 	}
@@ -95,9 +95,9 @@ func deleteVolume(t *testing.T, a *actor) {
 	end.Earlier = []action.Step{save.Step}
 	_, err = a.Cloud.Do(a.ctx, *end)
 	refused(t, err, "unsaved-disk")
-	a.must(t, ref)
+	a.mustRead(t, ref)
 	a.Pass(t)
-	a.make(t, end)
+	a.execute(t, end)
 	if a.read(t, ref) != nil {
 		t.Error("the volume is there after it was deleted")
 	}
@@ -111,7 +111,7 @@ func deleteVolume(t *testing.T, a *actor) {
 
 func twice(t *testing.T, a *actor) {
 	ref := a.Make(t, Volume)
-	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.Delete})
+	tasks := a.plan(t, a.mustRead(t, ref), policy.Do{Verb: policy.Delete})
 	first, err := a.Cloud.Do(a.ctx, tasks[0])
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func twice(t *testing.T, a *actor) {
 	}
 	a.Pass(t)
 	tasks[1].Earlier = []action.Step{tasks[0].Step}
-	a.make(t, &tasks[1])
+	a.execute(t, &tasks[1])
 	if _, err := a.Cloud.Do(a.ctx, tasks[1]); err != nil {
 		refused(t, err, "gone")
 	}
@@ -139,8 +139,8 @@ func twice(t *testing.T, a *actor) {
 	}
 }
 
-// everything is the set of actions on each subject.
-var everything = map[Subject]policy.Do{
+// allPermitted permits all actions on every subject.
+var allPermitted = map[Subject]policy.Do{
 	Machine:     {Verb: policy.Terminate, SaveDisks: true},
 	Volume:      {Verb: policy.Delete},
 	Address:     {Verb: policy.Release},
@@ -153,9 +153,9 @@ var everything = map[Subject]policy.Do{
 }
 
 func notDone(t *testing.T, a *actor) {
-	for _, s := range slices.Sorted(maps.Keys(everything)) {
+	for _, s := range slices.Sorted(maps.Keys(allPermitted)) {
 		ref := a.Make(t, s)
-		for _, task := range a.plan(t, a.must(t, ref), everything[s]) {
+		for _, task := range a.plan(t, a.mustRead(t, ref), allPermitted[s]) {
 			if task.Step.Params == "" {
 				t.Errorf("%s %s: its parameters are not shown", task.Step.Name, s)
 			}
@@ -177,7 +177,7 @@ func deaf(t *testing.T, a *actor) {
 		{Bucket, policy.Do{Verb: policy.PutLifecycle}},
 	} {
 		ref := a.Make(t, x.subject)
-		task := a.plan(t, a.must(t, ref), x.do)[0]
+		task := a.plan(t, a.mustRead(t, ref), x.do)[0]
 		cloud := a.Deaf(t, ref)
 		if _, err := cloud.Do(a.ctx, task); err != nil {
 			t.Fatalf("%s %s: %v", task.Step.Name, x.subject, err)
@@ -189,7 +189,7 @@ func deaf(t *testing.T, a *actor) {
 				task.Step.Name, x.subject, got, err,
 				action.NotDone)
 		}
-		a.must(t, ref)
+		a.mustRead(t, ref)
 	}
 }
 
@@ -217,27 +217,27 @@ func refusals(t *testing.T, a *actor) {
 		{"scaling", Machine, policy.Do{Verb: policy.Scale}, "no-such-verb"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			r := a.must(t, a.Make(t, x.subject))
+			r := a.mustRead(t, a.Make(t, x.subject))
 			_, err := a.Cloud.Plan(a.ctx, r, x.do)
 			refused(t, err, x.rule)
 		})
 	}
 	t.Run("with scratch disks the local ones are no reason", func(t *testing.T) {
-		a.plan(t, a.must(t, a.Make(t, Local)), policy.Do{Verb: policy.Stop, ScratchDisks: true})
+		a.plan(t, a.mustRead(t, a.Make(t, Local)), policy.Do{Verb: policy.Stop, ScratchDisks: true})
 	})
 }
 
 func otherIdentity(t *testing.T, a *actor) {
-	for _, s := range slices.Sorted(maps.Keys(everything)) {
+	for _, s := range slices.Sorted(maps.Keys(allPermitted)) {
 		ref := a.Make(t, s)
-		r := a.must(t, ref)
+		r := a.mustRead(t, ref)
 		if r.CreatedAt.IsZero() {
-			continue // nothing tells it from another under its name
+			continue // it cannot be told from another resource of its name
 		}
-		task := a.plan(t, r, everything[s])[0]
+		task := a.plan(t, r, allPermitted[s])[0]
 		earlier := *r
 		earlier.CreatedAt = r.CreatedAt.Add(-time.Hour)
-		_, err := a.Cloud.Plan(a.ctx, &earlier, everything[s])
+		_, err := a.Cloud.Plan(a.ctx, &earlier, allPermitted[s])
 		refused(t, err, "identity")
 		task.Identity = identityOf(&earlier)
 		_, err = a.Cloud.Do(a.ctx, task)
@@ -246,7 +246,7 @@ func otherIdentity(t *testing.T, a *actor) {
 			_, _, err = a.Cloud.Look(a.ctx, task)
 			refused(t, err, "identity")
 		}
-		if now := a.must(t, ref); now.State != r.State {
+		if now := a.mustRead(t, ref); now.State != r.State {
 			t.Errorf("%s is %s after it was refused, it was %s", s, now.State, r.State)
 		}
 		task.Identity = ""
@@ -261,14 +261,14 @@ func otherIdentity(t *testing.T, a *actor) {
 
 func gone(t *testing.T, a *actor) {
 	ref := a.Make(t, Volume)
-	r := a.must(t, ref)
+	r := a.mustRead(t, ref)
 	r.ID = "vol-0123456789abcdef0"
 	if a.read(t, r.Ref()) != nil {
 		t.Error("a volume that is not there was read")
 	}
 	_, err := a.Cloud.Plan(a.ctx, r, policy.Do{Verb: policy.Delete})
 	refused(t, err, "gone")
-	m := a.must(t, a.Make(t, Machine))
+	m := a.mustRead(t, a.Make(t, Machine))
 	m.ID = "i-0123456789abcdef0"
 	_, err = a.Cloud.Plan(a.ctx, m, policy.Do{Verb: policy.Stop})
 	refused(t, err, "gone")
@@ -281,7 +281,7 @@ func gone(t *testing.T, a *actor) {
 }
 
 func release(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Address, policy.Do{Verb: policy.Release})
+	ref, tasks := a.carryOut(t, Address, policy.Do{Verb: policy.Release})
 	if a.read(t, ref) != nil {
 		t.Error("the address is there after it was released")
 	}
@@ -289,12 +289,12 @@ func release(t *testing.T, a *actor) {
 }
 
 func retention(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, LogGroup, policy.Do{Verb: policy.PutRetention, RetentionDays: 14})
-	days := func() int { return a.must(t, ref).Detail.(*inventory.LogGroup).RetentionDays.Or(-1) }
+	ref, tasks := a.carryOut(t, LogGroup, policy.Do{Verb: policy.PutRetention, RetentionDays: 14})
+	days := func() int { return a.mustRead(t, ref).Detail.(*inventory.LogGroup).RetentionDays.Or(-1) }
 	if days() != 14 {
 		t.Fatalf("events are kept for %d days, want 14", days())
 	}
-	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), policy.Do{Verb: policy.PutRetention, RetentionDays: 30})
+	_, err := a.Cloud.Plan(a.ctx, a.mustRead(t, ref), policy.Do{Verb: policy.PutRetention, RetentionDays: 30})
 	refused(t, err, "nothing-to-do")
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatal(err)
@@ -306,12 +306,14 @@ func retention(t *testing.T, a *actor) {
 
 func lifecycle(t *testing.T, a *actor) {
 	ref := a.Make(t, Bucket)
-	rules := func() []inventory.LifecycleRule { return a.must(t, ref).Detail.(*inventory.Bucket).Lifecycle.Or(nil) }
+	rules := func() []inventory.LifecycleRule {
+		return a.mustRead(t, ref).Detail.(*inventory.Bucket).Lifecycle.Or(nil)
+	}
 	before := rules()
-	put := policy.Do{Verb: policy.PutLifecycle, Change: Lifecycle(t, a.must(t, ref))}
-	tasks := a.plan(t, a.must(t, ref), put)
-	a.make(t, &tasks[0])
-	if got := a.must(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Equivalent(
+	put := policy.Do{Verb: policy.PutLifecycle, Change: Lifecycle(t, a.mustRead(t, ref))}
+	tasks := a.plan(t, a.mustRead(t, ref), put)
+	a.execute(t, &tasks[0])
+	if got := a.mustRead(t, ref).Detail.(*inventory.Bucket).LifecycleDocument.Or(""); !change.Equivalent(
 		got, put.Change.Document) {
 		t.Errorf("the provider's own document is\n%s\nand what was put is\n%s", got, put.Change.Document)
 	}
@@ -329,13 +331,13 @@ func lifecycle(t *testing.T, a *actor) {
 		}) {
 		t.Errorf("uploads and versions do not end: %+v", after)
 	}
-	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), put)
+	_, err := a.Cloud.Plan(a.ctx, a.mustRead(t, ref), put)
 	refused(t, err, "nothing-to-do")
 	other := put
 	other.Change.Document = change.WriteRules([]change.Rule{{ID: "curfew-other", AbortDays: 3}})
-	_, err = a.Cloud.Plan(a.ctx, a.must(t, ref), other)
+	_, err = a.Cloud.Plan(a.ctx, a.mustRead(t, ref), other)
 	refused(t, err, "changed")
-	_, err = a.Cloud.Plan(a.ctx, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle})
+	_, err = a.Cloud.Plan(a.ctx, a.mustRead(t, ref), policy.Do{Verb: policy.PutLifecycle})
 	refused(t, err, "unknown")
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatal(err)
@@ -345,8 +347,8 @@ func lifecycle(t *testing.T, a *actor) {
 	}
 }
 
-// Lifecycle is the change that aborts uploads and ends replaced versions of a bucket, or
-// expires untagged images of a repository, in addition to the existing rules.
+// Lifecycle adds rules to the existing ones: for a bucket, to abort uploads and expire noncurrent
+// versions; for a repository, to expire untagged images.
 func Lifecycle(tb testing.TB, r *inventory.Resource) change.Change {
 	tb.Helper()
 	c := change.Change{Verb: change.PutLifecycle}
@@ -369,14 +371,14 @@ func Lifecycle(tb testing.TB, r *inventory.Resource) change.Change {
 
 func repositoryLifecycle(t *testing.T, a *actor) {
 	ref := a.Make(t, Repository)
-	put := Lifecycle(t, a.must(t, ref))
-	tasks := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.PutLifecycle, Change: put})
-	a.make(t, &tasks[0])
-	if got := a.must(t, ref).Detail.(*inventory.Repository).LifecycleDocument.Or(
+	put := Lifecycle(t, a.mustRead(t, ref))
+	tasks := a.plan(t, a.mustRead(t, ref), policy.Do{Verb: policy.PutLifecycle, Change: put})
+	a.execute(t, &tasks[0])
+	if got := a.mustRead(t, ref).Detail.(*inventory.Repository).LifecycleDocument.Or(
 		""); !change.Equivalent(got, put.Document) {
 		t.Errorf("the provider's own document is %s, and what was put is %s", got, put.Document)
 	}
-	has := func() bool { return a.must(t, ref).Detail.(*inventory.Repository).LifecyclePolicy.Or(false) }
+	has := func() bool { return a.mustRead(t, ref).Detail.(*inventory.Repository).LifecyclePolicy.Or(false) }
 	if !has() {
 		t.Fatal("the repository has no lifecycle policy")
 	}
@@ -389,18 +391,18 @@ func repositoryLifecycle(t *testing.T, a *actor) {
 }
 
 func notebook(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Notebook, policy.Do{Verb: policy.Stop})
-	if r := a.must(t, ref); r.State != inventory.StateStopped {
+	ref, tasks := a.carryOut(t, Notebook, policy.Do{Verb: policy.Stop})
+	if r := a.mustRead(t, ref); r.State != inventory.StateStopped {
 		t.Fatalf("a notebook that was stopped is %s", r.State)
 	}
 	if err := a.Cloud.Undo(a.ctx, tasks[0]); err != nil {
 		t.Fatal(err)
 	}
 	a.Pass(t)
-	if r := a.must(t, ref); r.State != inventory.StateRunning {
+	if r := a.mustRead(t, ref); r.State != inventory.StateRunning {
 		t.Fatalf("a notebook that was started again is %s", r.State)
 	}
-	ref, tasks = a.carry(t, Notebook, policy.Do{Verb: policy.Delete, ScratchDisks: true})
+	ref, tasks = a.carryOut(t, Notebook, policy.Do{Verb: policy.Delete, ScratchDisks: true})
 	if len(tasks) != 2 || tasks[0].Step.Name != "stop" {
 		t.Errorf("the steps are %+v, want it stopped first", tasks)
 	}
@@ -410,7 +412,7 @@ func notebook(t *testing.T, a *actor) {
 }
 
 func endpoint(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, Endpoint, policy.Do{Verb: policy.Delete})
+	ref, tasks := a.carryOut(t, Endpoint, policy.Do{Verb: policy.Delete})
 	if a.read(t, ref) != nil {
 		t.Error("the endpoint is there after it was deleted")
 	}
@@ -418,7 +420,7 @@ func endpoint(t *testing.T, a *actor) {
 }
 
 func trainingJob(t *testing.T, a *actor) {
-	ref, tasks := a.carry(t, TrainingJob, policy.Do{Verb: policy.Stop})
+	ref, tasks := a.carryOut(t, TrainingJob, policy.Do{Verb: policy.Stop})
 	if r := a.read(t, ref); r != nil && r.State == inventory.StateRunning {
 		t.Error("the job runs after it was stopped")
 	}
@@ -426,34 +428,34 @@ func trainingJob(t *testing.T, a *actor) {
 }
 
 func tagging(t *testing.T, a *actor) {
-	for _, s := range slices.Sorted(maps.Keys(everything)) {
+	for _, s := range slices.Sorted(maps.Keys(allPermitted)) {
 		t.Run(string(s), func(t *testing.T) {
 			ref := a.Make(t, s)
-			r := a.must(t, ref)
+			r := a.mustRead(t, ref)
 			before := maps.Clone(r.Tags)
 			do := policy.Do{Verb: policy.Tag, Tags: map[string]string{"curfew-test": "yes"}}
 			for k := range before {
-				do.Tags[k] = "changed" // one that was there
+				do.Tags[k] = "changed" // an existing tag
 				break
 			}
 			task := a.plan(t, r, do)[0]
-			a.make(t, &task)
-			after := a.must(t, ref).Tags
+			a.execute(t, &task)
+			after := a.mustRead(t, ref).Tags
 			for k, v := range do.Tags {
 				if after[k] != v {
 					t.Errorf("the tag %s is %q, want %q", k, after[k], v)
 				}
 			}
-			_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), do)
+			_, err := a.Cloud.Plan(a.ctx, a.mustRead(t, ref), do)
 			refused(t, err, "nothing-to-do")
 			a.rehearse(t, task)
-			if diff := cmp.Diff(after, a.must(t, ref).Tags); diff != "" {
+			if diff := cmp.Diff(after, a.mustRead(t, ref).Tags); diff != "" {
 				t.Errorf("rehearsing changed the tags:\n%s", diff)
 			}
 			if err := a.Cloud.Undo(a.ctx, task); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(before, a.must(t, ref).Tags); diff != "" {
+			if diff := cmp.Diff(before, a.mustRead(t, ref).Tags); diff != "" {
 				t.Errorf("the tags after they were restored (-before +after):\n%s", diff)
 			}
 		})
@@ -461,11 +463,11 @@ func tagging(t *testing.T, a *actor) {
 }
 
 func planning(t *testing.T, a *actor) {
-	for _, s := range slices.Sorted(maps.Keys(everything)) {
+	for _, s := range slices.Sorted(maps.Keys(allPermitted)) {
 		ref := a.Make(t, s)
-		before := a.must(t, ref)
-		a.plan(t, before, everything[s])
-		if diff := cmp.Diff(before, a.must(t, ref), whole); diff != "" {
+		before := a.mustRead(t, ref)
+		a.plan(t, before, allPermitted[s])
+		if diff := cmp.Diff(before, a.mustRead(t, ref), deepEqual); diff != "" {
 			t.Errorf("%s after a plan (-before +after):\n%s", s, diff)
 		}
 	}
@@ -506,7 +508,7 @@ func recheck(t *testing.T, a *actor) {
 }
 
 func givingUp(t *testing.T, a *actor) {
-	r := a.must(t, a.Make(t, Machine))
+	r := a.mustRead(t, a.Make(t, Machine))
 	task := a.plan(t, r, policy.Do{Verb: policy.Terminate, ScratchDisks: true})[0]
 	ctx, cancel := context.WithCancel(a.ctx)
 	cancel()
@@ -521,7 +523,7 @@ func givingUp(t *testing.T, a *actor) {
 			t.Errorf("%s for who has given up: %v", what, err)
 		}
 	}
-	if got := a.must(t, r.Ref()); got.State != inventory.StateRunning {
+	if got := a.mustRead(t, r.Ref()); got.State != inventory.StateRunning {
 		t.Errorf("the machine is %s", got.State)
 	}
 }

@@ -14,63 +14,63 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Subject is a resource in a state that the suite of actions needs.
+// Subject is a resource in a state that the action checks need.
 type Subject string
 
 // The subjects.
 const (
-	// Machine runs on its own: not protected, of no group, without instance-store
-	// disks, with one disk that ends with it and no other.
+	// Machine is a standalone machine: unprotected, in no group, without instance-store disks, with
+	// a single disk that is deleted with it.
 	Machine Subject = "machine"
-	// Protected is a machine that the provider does not let anybody terminate.
+	// Protected is a machine with termination protection.
 	Protected Subject = "protected machine"
 	// Grouped is a machine of an Auto Scaling group.
 	Grouped Subject = "machine of a group"
 	// Local is a machine with instance-store disks.
 	Local Subject = "machine with instance-store disks"
-	// Group is an Auto Scaling group that wants more machines than its minimum, which is one at
-	// least, and Member a machine of one.
+	// Group is an Auto Scaling group whose desired capacity exceeds its minimum, which is at least
+	// one; Member is a machine of it.
 	Group  Subject = "group"
 	Member Subject = "member of a group"
-	// Volume is unattached, Attached to a machine.
+	// Volume is unattached, Attached is attached to a machine.
 	Volume   Subject = "volume"
 	Attached Subject = "attached volume"
 	// Address is not associated.
 	Address Subject = "address"
-	// LogGroup keeps its events without end.
+	// LogGroup never expires its events.
 	LogGroup Subject = "log group"
-	// Bucket is versioned and has a lifecycle that does not end replaced versions.
+	// Bucket is versioned and has a lifecycle that does not expire noncurrent versions.
 	Bucket Subject = "bucket"
 	// Repository has no lifecycle policy.
 	Repository Subject = "repository"
-	// Notebook, Endpoint and TrainingJob run.
+	// Notebook, Endpoint and TrainingJob are running.
 	Notebook    Subject = "notebook"
 	Endpoint    Subject = "endpoint"
 	TrainingJob Subject = "training job"
-	// Fleet is an endpoint of three machines in one variant.
+	// Fleet is an endpoint with three machines in one variant.
 	Fleet Subject = "endpoint of several machines"
 )
 
 // ActionsCase is a provider under test.
 type ActionsCase struct {
 	Cloud action.Cloud
-	// Lister reads a few resources again.
+	// Lister lists some resources again.
 	Lister round.Lister
 	// Now is the provider's time.
 	Now func() time.Time
-	// Make returns a resource that nothing else uses.
+	// Make returns a resource that no other test uses.
 	Make func(tb testing.TB, s Subject) inventory.Ref
-	// Pass lets the provider finish what is under way.
+	// Pass lets the provider finish pending work.
 	Pass func(tb testing.TB)
-	// Deaf returns the same account, whose provider accepts from now on whatever is asked
-	// of a resource and does nothing.
+	// Deaf returns the same account with a provider that accepts every request for a resource and
+	// does nothing.
 	Deaf func(tb testing.TB, ref inventory.Ref) action.Cloud
 	// Snapshots counts the snapshots of a volume.
 	Snapshots func(tb testing.TB, volume inventory.Ref) int
 }
 
-// RunActions holds what acts on a cloud against what the ladder relies on, each in a test
-// of its own with a case of its own; the cases may be of the same account.
+// RunActions runs the conformance checks of a cloud's actions, each in a subtest with its own case;
+// the cases may share an account.
 func RunActions(t *testing.T, newCase func(tb testing.TB) ActionsCase) {
 	t.Helper()
 	for _, p := range actionChecks {
@@ -78,7 +78,7 @@ func RunActions(t *testing.T, newCase func(tb testing.TB) ActionsCase) {
 	}
 }
 
-// actionChecks are the properties of every provider.
+// actionChecks are the checks that every provider must pass.
 var actionChecks = []struct {
 	name  string
 	check func(t *testing.T, a *actor)
@@ -111,13 +111,13 @@ var actionChecks = []struct {
 	{"who gives up gets an answer", givingUp},
 }
 
-// actor is a case with what the checks do often.
+// actor is a case with helpers.
 type actor struct {
 	ActionsCase
 	ctx context.Context
 }
 
-// read reads a resource again; nil where it is not there.
+// read reads a resource again; nil if it does not exist.
 func (a *actor) read(t *testing.T, ref inventory.Ref) *inventory.Resource {
 	t.Helper()
 	o, err := Recheck(a.ctx, a.Lister, []inventory.Ref{ref}, round.Query{Now: a.Now(), Window: 3 * time.Hour})
@@ -136,8 +136,8 @@ func (a *actor) read(t *testing.T, ref inventory.Ref) *inventory.Resource {
 	return o.Resources[0]
 }
 
-// must reads a resource that is there.
-func (a *actor) must(t *testing.T, ref inventory.Ref) *inventory.Resource {
+// mustRead reads a resource that must exist.
+func (a *actor) mustRead(t *testing.T, ref inventory.Ref) *inventory.Resource {
 	t.Helper()
 	r := a.read(t, ref)
 	if r == nil {
@@ -146,7 +146,7 @@ func (a *actor) must(t *testing.T, ref inventory.Ref) *inventory.Resource {
 	return r
 }
 
-// plan plans a verb, which must not be refused, and writes the keys of its steps.
+// plan plans an action, which must not be refused, and sets the keys of its steps.
 func (a *actor) plan(t *testing.T, r *inventory.Resource, do policy.Do) []action.Task {
 	t.Helper()
 	if do.Verb == policy.PutLifecycle && do.Change.Document == "" {
@@ -174,8 +174,8 @@ func identityOf(r *inventory.Resource) string {
 	return r.CreatedAt.UTC().Format(time.RFC3339Nano)
 }
 
-// make makes a step, and lets the provider finish it.
-func (a *actor) make(t *testing.T, task *action.Task) {
+// execute executes a step and lets the provider finish it.
+func (a *actor) execute(t *testing.T, task *action.Task) {
 	t.Helper()
 	receipt, err := a.Cloud.Do(a.ctx, *task)
 	if err != nil {
@@ -194,7 +194,7 @@ func (a *actor) expect(t *testing.T, task action.Task, want action.Progress) {
 	}
 }
 
-// rehearse returns what would take a step back, which must be something.
+// rehearse returns the plan to revert a step, which must not be empty.
 func (a *actor) rehearse(t *testing.T, task action.Task) string {
 	t.Helper()
 	calls, err := a.Cloud.Rehearse(a.ctx, task)
@@ -204,21 +204,21 @@ func (a *actor) rehearse(t *testing.T, task action.Task) string {
 	return calls
 }
 
-// carry plans a verb on a new subject and makes all of its steps.
-func (a *actor) carry(t *testing.T, s Subject, do policy.Do) (inventory.Ref, []action.Task) {
+// carryOut plans an action on a new subject and executes all of its steps.
+func (a *actor) carryOut(t *testing.T, s Subject, do policy.Do) (inventory.Ref, []action.Task) {
 	t.Helper()
 	ref := a.Make(t, s)
-	tasks := a.plan(t, a.must(t, ref), do)
+	tasks := a.plan(t, a.mustRead(t, ref), do)
 	for i := range tasks {
 		for _, before := range tasks[:i] {
 			tasks[i].Earlier = append(tasks[i].Earlier, before.Step)
 		}
-		a.make(t, &tasks[i])
+		a.execute(t, &tasks[i])
 	}
 	return ref, tasks
 }
 
-// refused demands a refusal by one of the rules.
+// refused requires a refusal by one of the rules.
 func refused(t *testing.T, err error, rules ...string) {
 	t.Helper()
 	var r *action.Refusal

@@ -15,9 +15,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestABrokenObserverFails breaks an observer in one way at a time and wants the
-// one property that is about it to complain in the words given.
-func TestABrokenObserverFails(t *testing.T) {
+// TestBrokenObserverFails breaks an observer in one way at a time and expects exactly the matching
+// property to fail with the given message.
+func TestBrokenObserverFails(t *testing.T) {
 	machine := inventory.KindInstance
 	var observed int
 	for _, tc := range []struct {
@@ -531,9 +531,9 @@ func TestABrokenObserverFails(t *testing.T) {
 			set: func(_ *Case, a *account) {
 				a.spoilList = func(*round.Observation, round.Query) {}
 			}},
-		{name: "measured less than observed", property: "lists and points", says: "not measured", set: spoilt(
+		{name: "measured less than observed", property: "lists and points", says: "not measured", set: modified(
 			func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool { return false })},
-		{name: "measured another", property: "lists and points", says: "differs from what is observed", set: spoilt(
+		{name: "measured another", property: "lists and points", says: "differs from what is observed", set: modified(
 			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Mean++
 				return true
@@ -557,27 +557,27 @@ func TestABrokenObserverFails(t *testing.T) {
 				return usage.MeasureResult{}, inventory.ErrDenied
 			}
 		}},
-		{name: "a point twice", property: "points come in order", says: "comes after", set: spoilt(
+		{name: "a point twice", property: "points come in order", says: "comes after", set: modified(
 			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Time = iv.From
 				return true
 			})},
-		{name: "a point of the future", property: "points come in order", says: "is outside", set: spoilt(
+		{name: "a point of the future", property: "points come in order", says: "is outside", set: modified(
 			func(_ []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Time = p.Time.Add(time.Hour)
 				return true
 			})},
-		{name: "a point before what was opened", property: "points come in order", says: "is outside", set: spoilt(
+		{name: "a point before what was opened", property: "points come in order", says: "is outside", set: modified(
 			func(_ []*inventory.Resource, iv usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.From = iv.From.Add(2 * time.Hour)
 				return true
 			})},
-		{name: "finer than wanted", property: "points come in order", says: "is opened for", set: spoilt(
+		{name: "finer than wanted", property: "points come in order", says: "is opened for", set: modified(
 			func(_ []*inventory.Resource, _ usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.Step = time.Minute
 				return true
 			})},
-		{name: "another source", property: "points come in order", says: "is opened for", set: spoilt(
+		{name: "another source", property: "points come in order", says: "is opened for", set: modified(
 			func(_ []*inventory.Resource, _ usage.Interval, o *usage.SourceInfo, _ *usage.Point) bool {
 				o.Source = "rumor"
 				return true
@@ -604,12 +604,12 @@ func TestABrokenObserverFails(t *testing.T) {
 					return usage.MeasureResult{}, nil
 				}
 			}},
-		{name: "another alone", property: "one resource", says: "measured alone", set: spoilt(
+		{name: "another alone", property: "one resource", says: "measured alone", set: modified(
 			func(resources []*inventory.Resource, _ usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Max += float64(len(resources))
 				return true
 			})},
-		{name: "another in parts", property: "an interval", says: "in parts", set: spoilt(
+		{name: "another in parts", property: "an interval", says: "in parts", set: modified(
 			func(_ []*inventory.Resource, iv usage.Interval, _ *usage.SourceInfo, p *usage.Point) bool {
 				p.Max += float64(iv.From.Unix())
 				return true
@@ -684,14 +684,14 @@ func TestABrokenObserverFails(t *testing.T) {
 				if !strings.Contains(strings.Join(rec.complaints, "\n"), tc.says) {
 					t.Errorf("complaints: %q, want one with %q", rec.complaints, tc.says)
 				}
-				time.Sleep(time.Second) // whoever is still at it returns
+				time.Sleep(time.Second) // goroutines that still run return meanwhile
 			})
 		})
 	}
 }
 
-// spoilt spoils what is handed over.
-func spoilt(spoil func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool) func(*Case,
+// modified modifies the resources of each observation.
+func modified(spoil func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool) func(*Case,
 	*account) {
 	return func(_ *Case, a *account) { a.spoilPoint = spoil }
 }
@@ -701,13 +701,13 @@ func prefix(o *round.Observation) *inventory.Prefix {
 	return &detail[*inventory.Bucket](o).Prefixes.Or(nil)[0]
 }
 
-// retag gives a resource other tags and what follows from them.
+// retag replaces a resource's tags and the facts derived from them.
 func retag(_ *round.Observation, r *inventory.Resource, tags map[string]string) {
 	r.Tags = tags
 	_ = inventory.DefaultTagMapping().Apply(r)
 }
 
-// says makes an observer tell a progress of its own.
+// says makes an observer report the given progress.
 func says(told ...round.Progress) func(*Case, *account) {
 	return func(_ *Case, a *account) {
 		a.instead = func(_ context.Context, q round.Query) (*round.Observation, error) {
@@ -721,7 +721,7 @@ func says(told ...round.Progress) func(*Case, *account) {
 	}
 }
 
-func TestObservationsThatCannotBeHeldAgainstAnything(t *testing.T) {
+func TestInvalidCaseFails(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(c *Case, a *account)
@@ -746,7 +746,7 @@ func TestObservationsThatCannotBeHeldAgainstAnything(t *testing.T) {
 	}
 }
 
-func TestANilResourceIsAComplaint(t *testing.T) {
+func TestNilResourceFails(t *testing.T) {
 	c, a := valid()
 	a.spoil = func(o *round.Observation) { o.Resources = append(o.Resources, nil) }
 	rec := &recorder{TB: t}

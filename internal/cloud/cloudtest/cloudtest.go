@@ -1,8 +1,6 @@
-// Package cloudtest is the conformance suite of everything that lists, measures or observes
-// a cloud.
-// Whatever adapter passes it can be judged by the same rules: its resources are
-// identified, described and dated in one vocabulary, what it could not read it
-// says, and looking twice shows the same.
+// Package cloudtest is the conformance suite for adapters that list, measure or observe a cloud.
+// The rest of curfew relies on its properties: resources are identified, described and dated in one
+// vocabulary, everything unreadable is reported, and repeated observations are equal.
 package cloudtest
 
 import (
@@ -17,52 +15,47 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Cloud is the provider under test. If it is a [usage.Source] as well, its measurements are
-// compared with the observations of a round; otherwise there must be no usage.
+// Cloud is the provider under test. If it also implements [usage.Source], its measurements are
+// compared with the observations of a round; otherwise observations must have no usage.
 type Cloud interface{ round.Lister }
 
-// observer is a cloud that observes by itself: one that a test of the suite spoils.
+// observer is implemented by a test double that makes observations itself.
 type observer interface {
 	Observe(ctx context.Context, q round.Query) (*round.Observation, error)
 }
 
-// Case is one cloud under test and what is known of the account it looks at,
-// which must not change while the suite runs.
+// Case is a cloud under test with known facts about its account, which must not change during the
+// run.
 type Case struct {
-	// New returns a view of the account. It is called more than once, and each must see
-	// the same account.
+	// New returns a new client of the same account. It is called several times.
 	New func(tb testing.TB) Cloud
 	// Query is the query; Now is required, a zero Window means 14 days.
 	Query round.Query
 	// Tags is the mapping that the observer applies.
 	Tags inventory.TagMapping
-	// Holds are resources that the account is known to hold.
+	// Holds are resources that the account contains.
 	Holds []inventory.Ref
-	// Lacks are identities that it must not report: what is gone, what is another
-	// account's.
+	// Lacks are resources that must not be reported: deleted, or of another account.
 	Lacks []inventory.Ref
 	// Kinds must each be seen at least once.
 	Kinds []inventory.Kind
-	// Unreadable is true if something cannot be read, so that there must be a blind
-	// spot. Otherwise there must be none.
+	// Unreadable is true if something cannot be read, which requires a blind spot. Otherwise there
+	// must be none.
 	Unreadable bool
-	// Calls is true if the observer calls an interface that counts.
+	// Calls is true if the observer calls an API that counts calls.
 	Calls bool
-	// Prompt is how long a canceled observation may take to return; 2 seconds when
-	// it is zero.
+	// Prompt bounds the time in which a canceled observation must return; 2 seconds if zero.
 	Prompt time.Duration
 }
 
 // defaultWindow replaces a zero Query.Window.
 const defaultWindow = 14 * 24 * time.Hour
 
-// longWindow is how far back meters of gateways and reservations may reach,
-// whatever the query says: 30 days without a byte is the field's line for an
-// unused gateway.
+// longWindow is the maximum lookback for meters of gateways and reservations, regardless of the
+// query: 30 days without a byte is the usual limit for an unused gateway.
 const longWindow = 30 * 24 * time.Hour
 
-// Run holds an observer against every property of an observation, each in a test
-// of its own.
+// Run checks every property of an observation, each in a subtest.
 func Run(t *testing.T, c Case) {
 	t.Helper()
 	s, err := observe(t.Context(), t, c)
@@ -74,7 +67,7 @@ func Run(t *testing.T, c Case) {
 	}
 }
 
-// subject is the input of the properties.
+// subject holds the observations to check.
 type subject struct {
 	Case
 	ctx      context.Context
@@ -84,7 +77,7 @@ type subject struct {
 	byRef    map[inventory.Ref]*inventory.Resource
 }
 
-// observe looks at the account twice, with two observers.
+// observe observes the account twice, with two observers.
 func observe(ctx context.Context, tb testing.TB, c Case) (*subject, error) {
 	if c.Query.Now.IsZero() {
 		return nil, errors.New("a conformance case needs Query.Now")
@@ -111,7 +104,7 @@ func observe(ctx context.Context, tb testing.TB, c Case) (*subject, error) {
 	}
 	s.progress = log.all()
 	for _, o := range []*round.Observation{s.first, s.second} {
-		// A hole in the list is reported by the identities; the rest goes on without.
+		// Nil entries are reported by the identities property; the other properties ignore them.
 		if i := slices.Index(o.Resources, nil); i >= 0 {
 			tb.Errorf("resource %d is nil", i)
 			o.Resources = slices.DeleteFunc(o.Resources, func(r *inventory.Resource) bool { return r == nil })
@@ -124,13 +117,13 @@ func observe(ctx context.Context, tb testing.TB, c Case) (*subject, error) {
 	return s, nil
 }
 
-// property is one thing that must hold of every observation.
+// property is a property of every observation.
 type property struct {
 	name  string
 	check func(tb testing.TB, s *subject)
 }
 
-// properties are checked in the order in which they are worth reading when an adapter is young.
+// properties are in a useful reading order for a new adapter.
 var properties = []property{
 	{"identities are complete and unique", identities},
 	{"the account holds what it is known to hold", contents},
@@ -147,9 +140,9 @@ var properties = []property{
 	{"calls are counted", calls},
 	{"progress is told and only grows", progress},
 	{"two observations are equal", deterministic},
-	{"two observations share nothing", apart},
+	{"two observations share nothing", independent},
 	{"a list holds what is observed", listed},
-	{"listing some lists those", listedAgain},
+	{"listing some lists those", listsSubset},
 	{"lists and points come to observations", folded},
 	{"points come in order", inOrder},
 	{"one resource is measured as among others", alone},
@@ -160,7 +153,7 @@ var properties = []property{
 	{"an observation canceled on its way returns", interrupted},
 }
 
-// kindDetails maps every kind that a cloud account may hold to its detail.
+// kindDetails maps every kind of an account to its detail type.
 var kindDetails = map[inventory.Kind]reflect.Type{
 	inventory.KindAddress:             reflect.TypeFor[*inventory.Address](),
 	inventory.KindAutoScalingGroup:    reflect.TypeFor[*inventory.AutoScalingGroup](),
@@ -191,7 +184,7 @@ var kindDetails = map[inventory.Kind]reflect.Type{
 	inventory.KindVPCEndpoint:         reflect.TypeFor[*inventory.VPCEndpoint](),
 }
 
-// vocabulary is every state there is.
+// vocabulary is the set of all states.
 var vocabulary = []inventory.State{
 	inventory.StateUnknown, inventory.StatePending, inventory.StateRunning, inventory.StateStopping,
 	inventory.StateStopped,

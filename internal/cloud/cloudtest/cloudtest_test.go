@@ -15,8 +15,8 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 
-// recorder takes the place of a test, so that what the suite complains about can
-// be looked at. It embeds the test it runs in for everything it does not record.
+// recorder replaces a test to record the suite's complaints. It embeds the real test for everything
+// else.
 type recorder struct {
 	testing.TB
 	mu         sync.Mutex
@@ -35,17 +35,18 @@ func (r *recorder) record(s string) {
 	r.complaints = append(r.complaints, s)
 }
 
-// account is an observer of a small account. The hooks break it.
+// account is an observer of a small account, with hooks to break it.
 type account struct {
 	tags inventory.TagMapping
 	// spoil changes each observation before it is returned.
 	spoil func(*round.Observation)
-	// instead, where it is set, observes in its place.
+	// instead, if set, replaces the observation.
 	instead func(ctx context.Context, q round.Query) (*round.Observation, error)
-	// spoilList changes each list, and spoilPoint each point and says whether it is handed over.
+	// spoilList modifies each list. spoilPoint modifies each point and reports whether to deliver
+	// it.
 	spoilList  func(*round.Observation, round.Query)
 	spoilPoint func(resources []*inventory.Resource, iv usage.Interval, o *usage.SourceInfo, p *usage.Point) bool
-	// measure, where it is set, measures in its place.
+	// measure, if set, replaces the measurement.
 	measure func(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 		open func(*inventory.Resource, usage.SourceInfo) usage.Sink) (usage.MeasureResult, error)
 }
@@ -81,10 +82,10 @@ func (a *account) Measure(ctx context.Context, resources []*inventory.Resource, 
 	return usage.MeasureResult{Calls: []inventory.Calls{measuring}}, ctx.Err()
 }
 
-// measuring are the calls that measuring the account takes.
+// measuring is the number of calls for measuring the account.
 var measuring = inventory.Calls{API: "cloudwatch:GetMetricData", Count: 1, Units: 20, Cost: 200_000}
 
-// hand hands over what is measured of the account's machine: points at every whole hour.
+// hand delivers the measurements of the account's machine: a point every full hour.
 func hand(resources []*inventory.Resource, iv usage.Interval,
 	open func(*inventory.Resource, usage.SourceInfo) usage.Sink,
 	spoil func([]*inventory.Resource, usage.Interval, *usage.SourceInfo, *usage.Point) bool,
@@ -142,7 +143,7 @@ func (a *account) Observe(ctx context.Context, q round.Query) (*round.Observatio
 	return o, nil
 }
 
-// sample is an observation with which nothing is wrong: one of most kinds.
+// sample is a valid observation with most kinds.
 func sample(tags inventory.TagMapping, q round.Query) *round.Observation {
 	made := q.Now.Add(-100 * 24 * time.Hour)
 	o := &round.Observation{
@@ -228,7 +229,7 @@ func valid() (Case, *account) {
 	}, a
 }
 
-func TestAValidObserverPasses(t *testing.T) {
+func TestValidObserverPasses(t *testing.T) {
 	c, _ := valid()
 	Run(t, c)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// LaunchFault is the fault of the next launch.
+// LaunchFault is a fault of the next launch.
 type LaunchFault string
 
 // The faults.
@@ -25,40 +25,40 @@ const (
 	NoCapacity LaunchFault = "no capacity"
 	OverQuota  LaunchFault = "over a quota"
 	NotOffered LaunchFault = "not offered"
-	// Lost is an answer that never arrives, of a launch that was carried out.
+	// Lost is a launch that succeeds but whose response is lost.
 	Lost LaunchFault = "answer lost"
-	// Broken is a call that fails before anything was done.
+	// Broken is a call that fails before it has an effect.
 	Broken LaunchFault = "call failed"
-	// Late lets machines not show for a while.
+	// Late hides new machines for a while.
 	Late LaunchFault = "shown late"
 )
 
 // LauncherCase is a provider of machines under test.
 type LauncherCase struct {
 	Launcher session.Launcher
-	// Again returns another client of the same provider, as another process has one.
+	// Again returns another client of the same provider, like that of another process.
 	Again func(tb testing.TB) session.Launcher
-	// Spec asks for one machine that can be launched; Impossible for what no pool ever has,
-	// nil where there is no such thing.
+	// Spec requests one machine that can be launched, Impossible one that no pool ever has; nil if
+	// there is no such machine.
 	Spec, Impossible *spec.Spec
-	// Nodes is the most machines that the suite may launch in one call; at least 1. There
-	// has to be room for two such launches at once.
+	// Nodes is the maximum number of machines per launch in the suite, at least 1. There must be
+	// capacity for two such launches at once.
 	Nodes int
-	// Host is the configuration of the machines, without names and numbers.
+	// Host is the configuration of the machines without names and numbers.
 	Host session.HostConfig
-	// Pass lets the provider go on with what is under way, and time with it.
+	// Pass lets the provider finish pending work, and advances its time.
 	Pass func(tb testing.TB)
-	// Inject lets something go wrong with the next launch of any client. It returns false
-	// where that cannot happen at this provider.
+	// Inject makes the next launch of any client fail. It returns false if the provider cannot have
+	// this fault.
 	Inject func(tb testing.TB, f LaunchFault) bool
-	// Left returns everything that exists of a session at the provider, by the provider's
-	// own means: machines, volumes, interfaces, folders, with their tags (nil: it keeps
-	// none). What is gone, or going by itself, is not among it.
+	// Left returns everything that exists of a session at the provider, with its tags (nil if it
+	// stores none), by the provider's own API: machines, volumes, interfaces, folders. Resources
+	// that are being deleted are excluded.
 	Left func(tb testing.TB, session string) map[string]map[string]string
 }
 
-// TestLauncher holds a launcher against what sessions rely on, each in a test of its own
-// with a case of its own; the cases may be of the same account.
+// TestLauncher runs the conformance checks of a session launcher, each in a subtest with its own
+// case; the cases may share an account.
 func TestLauncher(t *testing.T, newCase func(tb testing.TB) LauncherCase) {
 	t.Helper()
 	for _, p := range launcherChecks {
@@ -81,9 +81,9 @@ var launcherChecks = []struct {
 	{"the same token at once, from several processes, is the same machines", (*launches).atOnce},
 	{"the same token for another launch is refused", (*launches).mismatch},
 	{"another token is other machines", (*launches).otherToken},
-	{"no capacity", func(l *launches) { l.refused(NoCapacity, session.ErrCapacity) }},
-	{"over a quota", func(l *launches) { l.refused(OverQuota, session.ErrQuota) }},
-	{"not offered", func(l *launches) { l.refused(NotOffered, session.ErrUnsupported) }},
+	{"no capacity", func(l *launches) { l.checkRefusal(NoCapacity, session.ErrCapacity) }},
+	{"over a quota", func(l *launches) { l.checkRefusal(OverQuota, session.ErrQuota) }},
+	{"not offered", func(l *launches) { l.checkRefusal(NotOffered, session.ErrUnsupported) }},
 	{"an answer lost after success is found by the token", (*launches).lost},
 	{"a call that failed is repeated", (*launches).broken},
 	{"machines that show late are found by the token", (*launches).late},
@@ -105,10 +105,10 @@ type launches struct {
 	ids   int
 }
 
-// installation is the id of the installation that these tests launch for.
+// installation returns the installation ID that these tests launch for.
 func (l *launches) installation() string { return "inst-" + l.unique() }
 
-// unique is a part of names that no other test has.
+// unique returns a name part that no other test has.
 func (l *launches) unique() string {
 	var h uint32 = 2166136261
 	for _, b := range []byte(l.names) {
@@ -117,7 +117,7 @@ func (l *launches) unique() string {
 	return fmt.Sprintf("%08x", h)
 }
 
-// launch is one that was not asked for before.
+// launch returns a new launch request.
 func (l *launches) launch(nodes int) session.Launch {
 	l.t.Helper()
 	pools, err := l.Launcher.Pools(l.ctx, l.Spec)
@@ -149,7 +149,7 @@ func (l *launches) launch(nodes int) session.Launch {
 	return out
 }
 
-// sweep ends whatever a test left of a session.
+// sweep ends everything that a test left of a session.
 func (l *launches) sweep(id string) {
 	ctx := context.WithoutCancel(l.ctx)
 	if found, err := l.Launcher.Find(ctx, l.installation(), id); err == nil && len(found) > 0 {
@@ -161,7 +161,7 @@ func (l *launches) sweep(id string) {
 	}
 }
 
-// start launches, which has to succeed.
+// start launches and requires success.
 func (l *launches) start(launch session.Launch) []session.Machine {
 	l.t.Helper()
 	machines, err := l.Launcher.Launch(l.ctx, launch)
@@ -171,25 +171,25 @@ func (l *launches) start(launch session.Launch) []session.Machine {
 	return machines
 }
 
-// patient is how long a test waits for what has to come, on a machine with much else to do.
-const patient = 2 * time.Minute
+// maxWait bounds every wait; it is long because the tests may run under load.
+const maxWait = 2 * time.Minute
 
-// eventually waits for what the provider takes its time for.
+// eventually waits until a condition is true.
 func (l *launches) eventually(what string, done func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(patient); ; {
+	for end := time.Now().Add(maxWait); ; {
 		if done() {
 			return
 		}
 		if time.Now().After(end) {
-			l.t.Fatalf("after %s it does not hold that %s", patient, what)
+			l.t.Fatalf("after %s it does not hold that %s", maxWait, what)
 		}
 		l.Pass(l.t)
 	}
 }
 
-// shown returns the machines of a session that are not on their way out.
-func (l *launches) shown(c session.Launcher, id string) []session.FoundMachine {
+// liveMachines returns the machines of a session that are not ending.
+func (l *launches) liveMachines(c session.Launcher, id string) []session.FoundMachine {
 	l.t.Helper()
 	found, err := c.Find(l.ctx, l.installation(), id)
 	if err != nil {
@@ -198,24 +198,24 @@ func (l *launches) shown(c session.Launcher, id string) []session.FoundMachine {
 	return slices.DeleteFunc(found, func(f session.FoundMachine) bool { return f.State == inventory.StateDeleting })
 }
 
-// shows waits until a session has so many machines.
-func (l *launches) shows(id string, n int) []session.FoundMachine {
+// waitForMachines waits until a session has n machines.
+func (l *launches) waitForMachines(id string, n int) []session.FoundMachine {
 	l.t.Helper()
 	var found []session.FoundMachine
 	l.eventually(fmt.Sprintf("%s shows %d machines", id, n), func() bool {
-		found = l.shown(l.Launcher, id)
+		found = l.liveMachines(l.Launcher, id)
 		return len(found) == n
 	})
 	return found
 }
 
-// stays lets the provider go on and checks that a session keeps so many machines.
-func (l *launches) stays(id string, n int) {
+// checkStable lets the provider work and checks that a session keeps n machines.
+func (l *launches) checkStable(id string, n int) {
 	l.t.Helper()
-	l.shows(id, n)
+	l.waitForMachines(id, n)
 	for range 3 {
 		l.Pass(l.t)
-		if found := l.shown(l.Launcher, id); len(found) != n {
+		if found := l.liveMachines(l.Launcher, id); len(found) != n {
 			l.t.Fatalf("%s has %d machines, want %d: %+v", id, len(found), n, found)
 		}
 	}
@@ -239,15 +239,15 @@ func foundIDs(found []session.FoundMachine) []string {
 	return out
 }
 
-// same checks that two answers name the same machines.
-func (l *launches) same(what string, got, want []string) {
+// checkSame checks that two results name the same machines.
+func (l *launches) checkSame(what string, got, want []string) {
 	l.t.Helper()
 	if !slices.Equal(got, want) {
 		l.t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
-// nodes are how many machines the launches of several have, and one for launches of one.
+// nodes returns the number of machines of a launch of several, or one.
 func (l *launches) nodes() int { return max(l.Nodes, 1) }
 
 func (l *launches) pools() {
@@ -268,7 +268,7 @@ func (l *launches) pools() {
 			l.t.Errorf("pool %+v is there twice", p)
 		}
 	}
-	if found := l.shown(l.Launcher, ""); len(found) > 0 {
+	if found := l.liveMachines(l.Launcher, ""); len(found) > 0 {
 		l.t.Errorf("to ask for pools made %+v", found)
 	}
 }
@@ -301,8 +301,8 @@ func (l *launches) whole() {
 		if len(slices.Compact(ids(machines))) != n {
 			l.t.Errorf("machines share ids: %v", ids(machines))
 		}
-		found := l.shows(launch.Session.ID, n)
-		l.same("found", foundIDs(found), ids(machines))
+		found := l.waitForMachines(launch.Session.ID, n)
+		l.checkSame("found", foundIDs(found), ids(machines))
 		for _, f := range found {
 			i := slices.IndexFunc(machines, func(m session.Machine) bool { return m.ID == f.ID })
 			if f.Session != launch.Session.ID || f.Token != launch.Token ||
@@ -317,7 +317,9 @@ func (l *launches) whole() {
 			}
 		}
 		l.eventually("its machines run", func() bool {
-			return !slices.ContainsFunc(l.shown(l.Launcher, launch.Session.ID), func(f session.FoundMachine) bool {
+			return !slices.ContainsFunc(l.liveMachines(
+				l.Launcher, launch.Session.ID,
+			), func(f session.FoundMachine) bool {
 				return f.State != inventory.StateRunning
 			})
 		})
@@ -344,19 +346,19 @@ func (l *launches) sameToken() {
 	launch := l.launch(l.nodes())
 	first := l.start(launch)
 	again := l.start(launch)
-	l.same("the same client", ids(again), ids(first))
+	l.checkSame("the same client", ids(again), ids(first))
 	other, err := l.Again(l.t).Launch(l.ctx, launch)
 	if err != nil {
 		l.t.Fatalf("another client: %v", err)
 	}
-	l.same("another client", ids(other), ids(first))
+	l.checkSame("another client", ids(other), ids(first))
 	for i := range first {
 		if again[i].Node != i || again[i].ID != first[i].ID {
 			l.t.Errorf("node %d is %s, and was %s", i, again[i].ID, first[i].ID)
 		}
 	}
-	l.stays(launch.Session.ID, l.nodes())
-	l.same("found", foundIDs(l.shown(l.Launcher, launch.Session.ID)), ids(first))
+	l.checkStable(launch.Session.ID, l.nodes())
+	l.checkSame("found", foundIDs(l.liveMachines(l.Launcher, launch.Session.ID)), ids(first))
 }
 
 func (l *launches) atOnce() {
@@ -368,8 +370,8 @@ func (l *launches) atOnce() {
 	for range clients {
 		c := l.Again(l.t)
 		wg.Go(func() {
-			// A client that comes in while another one's launch is under way may be told so.
-			for end := time.Now().Add(patient); time.Now().Before(end); {
+			// While another client's launch is in progress, the provider may refuse a second one.
+			for end := time.Now().Add(maxWait); time.Now().Before(end); {
 				machines, err := c.Launch(l.ctx, launch)
 				if err == nil {
 					mu.Lock()
@@ -386,7 +388,7 @@ func (l *launches) atOnce() {
 	if len(answers) != 1 {
 		l.t.Errorf("%d clients were told of %v", clients, answers)
 	}
-	l.stays(launch.Session.ID, l.nodes())
+	l.checkStable(launch.Session.ID, l.nodes())
 }
 
 func (l *launches) mismatch() {
@@ -403,8 +405,8 @@ func (l *launches) mismatch() {
 		if machines, err := l.Again(l.t).Launch(l.ctx, other); !errors.Is(err, session.ErrMismatch) {
 			l.t.Errorf("%s: %v, %v; want ErrMismatch", name, machines, err)
 		}
-		l.stays(launch.Session.ID, 1)
-		l.same("still", ids(l.start(launch)), ids(first))
+		l.checkStable(launch.Session.ID, 1)
+		l.checkSame("still", ids(l.start(launch)), ids(first))
 	}
 }
 
@@ -414,11 +416,11 @@ func (l *launches) otherToken() {
 	if first[0].ID == second[0].ID {
 		l.t.Errorf("two tokens are one machine, %s", first[0].ID)
 	}
-	l.shows(a.Session.ID, 1)
-	l.shows(b.Session.ID, 1)
+	l.waitForMachines(a.Session.ID, 1)
+	l.waitForMachines(b.Session.ID, 1)
 }
 
-// inject skips what cannot happen.
+// inject skips the test if the provider cannot have the fault.
 func (l *launches) inject(f LaunchFault) {
 	l.t.Helper()
 	if l.Inject == nil || !l.Inject(l.t, f) {
@@ -426,8 +428,8 @@ func (l *launches) inject(f LaunchFault) {
 	}
 }
 
-// refused is all or none: a refusal of a class, and nothing made.
-func (l *launches) refused(f LaunchFault, class error) {
+// checkRefusal checks that a refusal has the expected class and that no machine was made.
+func (l *launches) checkRefusal(f LaunchFault, class error) {
 	launch := l.launch(l.nodes())
 	l.inject(f)
 	machines, err := l.Launcher.Launch(l.ctx, launch)
@@ -444,15 +446,15 @@ func (l *launches) refused(f LaunchFault, class error) {
 	for range 3 {
 		l.Pass(l.t)
 	}
-	// The leftovers of a refused launch, such as a role, go as others do.
+	// Leftovers of a refused launch, such as a role, are deleted like others.
 	if named, err := l.Launcher.Leftovers(l.ctx, l.installation(), launch.Session.ID); err != nil || len(named) > 0 {
 		l.t.Errorf("it was refused, and leaves %v, %v", named, err)
 	}
-	if found, left := l.shown(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 ||
+	if found, left := l.liveMachines(l.Launcher, launch.Session.ID), l.Left(l.t, launch.Session.ID); len(found) > 0 ||
 		len(left) > 0 {
 		l.t.Errorf("it was refused, and there are %v, %v", found, left)
 	}
-	// A refusal holds for its call alone.
+	// A refusal must not affect the next call.
 	if got := l.start(launch); len(got) != l.nodes() {
 		l.t.Errorf("then %d machines", len(got))
 	}
@@ -470,11 +472,11 @@ func (l *launches) lost() {
 	if err != nil || len(again) != l.nodes() {
 		l.t.Fatalf("repeated: %v, %v", again, err)
 	}
-	l.stays(launch.Session.ID, l.nodes())
-	l.same("found", foundIDs(l.shown(l.Launcher, launch.Session.ID)), ids(again))
+	l.checkStable(launch.Session.ID, l.nodes())
+	l.checkSame("found", foundIDs(l.liveMachines(l.Launcher, launch.Session.ID)), ids(again))
 }
 
-// classOf returns the class of a refusal; nil where it is none.
+// classOf returns the class of a refusal, or nil.
 func classOf(err error) error {
 	for _, class := range []error{
 		session.ErrCapacity, session.ErrQuota, session.ErrUnsupported, session.ErrMismatch, session.ErrNoRole,
@@ -497,22 +499,22 @@ func (l *launches) broken() {
 	if again := l.start(launch); len(again) != l.nodes() {
 		l.t.Errorf("repeated: %v", again)
 	}
-	l.stays(launch.Session.ID, l.nodes())
+	l.checkStable(launch.Session.ID, l.nodes())
 }
 
 func (l *launches) late() {
 	launch := l.launch(l.nodes())
 	l.inject(Late)
 	first := l.start(launch)
-	if found := l.shown(l.Again(l.t), launch.Session.ID); len(found) != 0 {
+	if found := l.liveMachines(l.Again(l.t), launch.Session.ID); len(found) != 0 {
 		l.t.Fatalf("the machines show at once: %v", found)
 	}
 	again, err := l.Again(l.t).Launch(l.ctx, launch)
 	if err != nil {
 		l.t.Fatalf("repeated: %v", err)
 	}
-	l.same("repeated", ids(again), ids(first))
-	l.stays(launch.Session.ID, l.nodes())
+	l.checkSame("repeated", ids(again), ids(first))
+	l.checkStable(launch.Session.ID, l.nodes())
 }
 
 func (l *launches) found() {
@@ -521,9 +523,9 @@ func (l *launches) found() {
 	strange.Tags = maps.Clone(strange.Tags)
 	strange.Tags[inventory.TagInstallation] = "other-" + l.unique()
 	first, second, other := l.start(a), l.start(b), l.start(strange)
-	l.same("of a session", foundIDs(l.shows(a.Session.ID, 1)), ids(first))
-	l.same("of all sessions", foundIDs(l.shows("", 2)), ids(append(slices.Clone(first), second...)))
-	if found := l.shown(l.Launcher, strange.Session.ID); len(found) != 0 {
+	l.checkSame("of a session", foundIDs(l.waitForMachines(a.Session.ID, 1)), ids(first))
+	l.checkSame("of all sessions", foundIDs(l.waitForMachines("", 2)), ids(append(slices.Clone(first), second...)))
+	if found := l.liveMachines(l.Launcher, strange.Session.ID); len(found) != 0 {
 		l.t.Errorf("another installation's machine is found: %v", found)
 	}
 	l.eventually("the other installation finds its own", func() bool {
@@ -538,10 +540,10 @@ func (l *launches) found() {
 func (l *launches) foreign() {
 	a, b := l.launch(1), l.launch(1)
 	first, second := l.start(a), l.start(b)
-	l.shows(a.Session.ID, 1)
-	l.shows(b.Session.ID, 1)
-	_ = l.Launcher.End(l.ctx, a.Session.ID, append(ids(first), ids(second)...)) // an error or none
-	l.stays(b.Session.ID, 1)
+	l.waitForMachines(a.Session.ID, 1)
+	l.waitForMachines(b.Session.ID, 1)
+	_ = l.Launcher.End(l.ctx, a.Session.ID, append(ids(first), ids(second)...)) // may fail or succeed
+	l.checkStable(b.Session.ID, 1)
 }
 
 func (l *launches) some() {
@@ -550,18 +552,18 @@ func (l *launches) some() {
 	}
 	launch := l.launch(l.nodes())
 	machines := l.start(launch)
-	l.shows(launch.Session.ID, l.nodes())
+	l.waitForMachines(launch.Session.ID, l.nodes())
 	if err := l.Launcher.End(l.ctx, launch.Session.ID, []string{machines[1].ID}); err != nil {
 		l.t.Fatal(err)
 	}
-	l.stays(launch.Session.ID, l.nodes()-1)
-	if slices.Contains(foundIDs(l.shown(l.Launcher, launch.Session.ID)), machines[1].ID) {
+	l.checkStable(launch.Session.ID, l.nodes()-1)
+	if slices.Contains(foundIDs(l.liveMachines(l.Launcher, launch.Session.ID)), machines[1].ID) {
 		l.t.Error("another one ended")
 	}
 }
 
-// over ends a session's machines and waits until none is found, not even on its way out.
-func (l *launches) over(launch session.Launch, machines []session.Machine) {
+// endAll ends a session's machines and waits until none is found, not even an ending one.
+func (l *launches) endAll(launch session.Launch, machines []session.Machine) {
 	l.t.Helper()
 	if err := l.Launcher.End(l.ctx, launch.Session.ID, ids(machines)); err != nil {
 		l.t.Fatalf("end: %v", err)
@@ -575,21 +577,21 @@ func (l *launches) over(launch session.Launch, machines []session.Machine) {
 func (l *launches) ended() {
 	launch := l.launch(l.nodes())
 	machines := l.start(launch)
-	l.shows(launch.Session.ID, l.nodes())
+	l.waitForMachines(launch.Session.ID, l.nodes())
 	for _, c := range []session.Launcher{l.Launcher, l.Launcher, l.Again(l.t)} {
 		if err := c.End(l.ctx, launch.Session.ID, ids(machines)); err != nil {
 			l.t.Errorf("end, again and again: %v", err)
 		}
 	}
-	l.over(launch, machines)
-	l.over(launch, machines)
+	l.endAll(launch, machines)
+	l.endAll(launch, machines)
 }
 
 func (l *launches) endedToken() {
 	launch := l.launch(1)
 	machines := l.start(launch)
-	l.shows(launch.Session.ID, 1)
-	l.over(launch, machines)
+	l.waitForMachines(launch.Session.ID, 1)
+	l.endAll(launch, machines)
 	again, err := l.Again(l.t).Launch(l.ctx, launch)
 	if err == nil && !slices.Equal(ids(again), ids(machines)) {
 		l.t.Errorf("the token launched %v", again)
@@ -597,7 +599,7 @@ func (l *launches) endedToken() {
 	for range 3 {
 		l.Pass(l.t)
 	}
-	if found := l.shown(l.Launcher, launch.Session.ID); len(found) != 0 {
+	if found := l.liveMachines(l.Launcher, launch.Session.ID); len(found) != 0 {
 		l.t.Errorf("there is %v", found)
 	}
 }
@@ -605,25 +607,25 @@ func (l *launches) endedToken() {
 func (l *launches) tooEarly() {
 	launch := l.launch(l.nodes())
 	l.start(launch)
-	l.shows(launch.Session.ID, l.nodes())
+	l.waitForMachines(launch.Session.ID, l.nodes())
 	before := l.Left(l.t, launch.Session.ID)
 	named, err := l.Launcher.Leftovers(l.ctx, l.installation(), launch.Session.ID)
 	if err == nil && len(named) == 0 {
 		l.t.Error("its machines run, and nothing is said to be left")
 	}
-	l.stays(launch.Session.ID, l.nodes())
+	l.checkStable(launch.Session.ID, l.nodes())
 	after := l.Left(l.t, launch.Session.ID)
-	l.same("what exists", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+	l.checkSame("what exists", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
 }
 
 func (l *launches) nothingLeft() {
 	launch, other := l.launch(l.nodes()), l.launch(1)
 	machines := l.start(launch)
 	l.start(other)
-	l.shows(launch.Session.ID, l.nodes())
-	l.shows(other.Session.ID, 1)
+	l.waitForMachines(launch.Session.ID, l.nodes())
+	l.waitForMachines(other.Session.ID, 1)
 	others := len(l.Left(l.t, other.Session.ID))
-	l.over(launch, machines)
+	l.endAll(launch, machines)
 	var named []string
 	l.eventually("nothing is left", func() bool {
 		var err error
@@ -639,7 +641,7 @@ func (l *launches) nothingLeft() {
 		len(again) != 0 {
 		l.t.Errorf("once more: %v, %v", again, err)
 	}
-	l.stays(other.Session.ID, 1)
+	l.checkStable(other.Session.ID, 1)
 	if n := len(l.Left(l.t, other.Session.ID)); n != others {
 		l.t.Errorf("of another session %d are left of %d", n, others)
 	}
@@ -647,5 +649,5 @@ func (l *launches) nothingLeft() {
 		len(named) != 0 {
 		l.t.Errorf("another installation has leftovers of it: %v, %v", named, err)
 	}
-	l.stays(other.Session.ID, 1)
+	l.checkStable(other.Session.ID, 1)
 }

@@ -18,9 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// Machines is a [session.Launcher] with real state, in memory or in a file that survives
-// the process and that one at a time works with. Each machine has a volume, which stays
-// when it ends.
+// Machines is a [session.Launcher] with real state, in memory or in a file that survives the
+// process; one process at a time may use it. Each machine has a volume, which stays when it ends.
 type Machines struct {
 	state intenttest.State[machines]
 	now   func() time.Time
@@ -28,10 +27,10 @@ type Machines struct {
 
 var _ session.Launcher = (*Machines)(nil)
 
-// Stock is a pool with what it has.
+// Stock is a pool and its capacity.
 type Stock struct {
 	session.Pool
-	// Free is how many machines it has now.
+	// Free is the number of machines available now.
 	Free int
 }
 
@@ -39,14 +38,14 @@ type Stock struct {
 type MachineFault struct {
 	// On is "pools", "launch", "find", "end" or "leftovers".
 	On string
-	// Message is the error. Class makes it one of the classes of session by its text.
-	// Carried says that the call has its effect all the same.
+	// Message is the error. Class makes it an error of that class of package session. Carried makes
+	// the call take effect all the same.
 	Message string
 	Class   error
 	Carried bool
 }
 
-// MachineCall is one call that [Machines] was asked for.
+// MachineCall is one call to [Machines].
 type MachineCall struct {
 	On, Session, Token string
 	Pool               session.Pool
@@ -62,8 +61,8 @@ type machines struct {
 	Volumes  []disk
 	Faults   []keptFault
 	Calls    []MachineCall
-	// Hidden is how long machines do not show, Boot how long they are pending, Ends how
-	// long they take to end.
+	// Hidden is the time before machines are listed, Boot the time they are pending, Ends the time
+	// they take to end.
 	Hidden, Boot, Ends time.Duration
 }
 
@@ -78,7 +77,7 @@ type made struct {
 	LeaseUntil                   time.Time
 	Tags                         map[string]string
 	Host                         session.HostConfig
-	EndsAt                       time.Time // zero: it was not asked to end
+	EndsAt                       time.Time // zero until its end was requested
 	HiddenTo                     time.Time
 }
 
@@ -92,15 +91,14 @@ type keptFault struct {
 	Carried            bool
 }
 
-// NewMachines returns a provider in memory with pools, the best first.
+// NewMachines returns a provider in memory with pools in order of preference.
 func NewMachines(now func() time.Time, stock ...Stock) *Machines {
 	m := &Machines{now: now}
 	m.change(func(v *machines) { v.Stock = stock })
 	return m
 }
 
-// OpenMachines returns the provider that is kept in a file. The pools are those that it was
-// made with.
+// OpenMachines returns the provider stored in a file, with the pools it was created with.
 func OpenMachines(path string, now func() time.Time, stock ...Stock) *Machines {
 	m := &Machines{state: intenttest.State[machines]{Path: path}, now: now}
 	m.change(func(v *machines) {
@@ -111,14 +109,14 @@ func OpenMachines(path string, now func() time.Time, stock ...Stock) *Machines {
 	return m
 }
 
-// change changes the provider; only a broken file can fail.
+// change modifies the state; only a damaged file can fail.
 func (m *Machines) change(f func(v *machines)) {
 	if err := m.state.Do(func(v *machines) error { f(v); return nil }); err != nil {
 		panic(err)
 	}
 }
 
-// Fail lets something go wrong once.
+// Fail injects a fault for one call.
 func (m *Machines) Fail(f MachineFault) {
 	kept := keptFault{On: f.On, Message: f.Message, Carried: f.Carried}
 	if f.Class != nil {
@@ -127,16 +125,15 @@ func (m *Machines) Fail(f MachineFault) {
 	m.change(func(v *machines) { v.Faults = append(v.Faults, kept) })
 }
 
-// Delay lets machines that are launched from now on not show for a while, be pending for
-// boot, and take their time to end.
+// Delay hides machines launched from now on for a while, and sets their times to boot and to end.
 func (m *Machines) Delay(hidden, boot, ends time.Duration) {
 	m.change(func(v *machines) { v.Hidden, v.Boot, v.Ends = hidden, boot, ends })
 }
 
-// Quota bounds the machines that there may be at once; 0 does not.
+// Quota limits the number of concurrent machines; 0 for no limit.
 func (m *Machines) Quota(n int) { m.change(func(v *machines) { v.Quota = n }) }
 
-// Supply sets what a pool has from now on.
+// Supply sets the capacity of a pool.
 func (m *Machines) Supply(p session.Pool, free int) {
 	m.change(func(v *machines) {
 		for i := range v.Stock {
@@ -147,18 +144,18 @@ func (m *Machines) Supply(p session.Pool, free int) {
 	})
 }
 
-// Lose ends a machine as the provider does with a spot machine, or a fault of its own.
+// Lose ends a machine like a spot interruption or a hardware failure.
 func (m *Machines) Lose(id string) {
 	m.change(func(v *machines) { v.end(m.now(), func(x *made) bool { return x.ID == id }) })
 }
 
-// Calls returns every call that changes something, in order.
+// Calls returns every call that modifies the state, in order.
 func (m *Machines) Calls() (out []MachineCall) {
 	m.change(func(v *machines) { out = v.Calls })
 	return out
 }
 
-// Hosts returns what the machines of a session that are not gone were told, by their ids.
+// Hosts returns the configuration of a session's existing machines, by ID.
 func (m *Machines) Hosts(id string) map[string]session.HostConfig {
 	out := map[string]session.HostConfig{}
 	m.change(func(v *machines) {
@@ -171,8 +168,8 @@ func (m *Machines) Hosts(id string) map[string]session.HostConfig {
 	return out
 }
 
-// Left returns everything that exists of a session, with its tags: machines that were not
-// asked to end, and volumes; of all sessions: "".
+// Left returns what exists of a session with its tags: volumes, and machines whose end was not
+// requested. "" stands for all sessions.
 func (m *Machines) Left(id string) map[string]map[string]string {
 	out := map[string]map[string]string{}
 	m.change(func(v *machines) {
@@ -260,7 +257,7 @@ func (v *machines) launch(l session.Launch, now time.Time) ([]session.Machine, e
 	return v.machines(ids, now), nil
 }
 
-// parameters returns the parameters that two launches of a token share.
+// parameters returns the parameters that launches with the same token must share.
 func parameters(l session.Launch) string {
 	text, err := json.Marshal([]any{l.Session.ID, l.Pool.Type, l.Pool.Spot, l.Nodes, l.Tags, l.Host})
 	if err != nil {
@@ -276,7 +273,7 @@ func samePool(a, b session.Pool) bool {
 
 func (x *made) gone(now time.Time) bool { return !x.EndsAt.IsZero() && !now.Before(x.EndsAt) }
 
-// running counts the machines that are not gone or on their way out.
+// running counts the machines that exist and are not ending.
 func (v *machines) running() (n int) {
 	for _, x := range v.Made {
 		if x.EndsAt.IsZero() {
@@ -286,7 +283,7 @@ func (v *machines) running() (n int) {
 	return n
 }
 
-// at returns a machine as it is at a time.
+// at returns the state of a machine at a time.
 func (v *machines) at(x made, now time.Time) session.Machine {
 	out := x.Machine
 	switch {
@@ -300,7 +297,7 @@ func (v *machines) at(x made, now time.Time) session.Machine {
 	return out
 }
 
-// machines returns those of ids, in the order of their nodes.
+// machines returns the machines with the given IDs, ordered by node.
 func (v *machines) machines(ids []string, now time.Time) (out []session.Machine) {
 	for _, x := range v.Made {
 		if slices.Contains(ids, x.ID) {
@@ -310,7 +307,7 @@ func (v *machines) machines(ids []string, now time.Time) (out []session.Machine)
 	return out
 }
 
-// end lets machines end; those that end already go on doing so.
+// end starts to end machines that are not ending already.
 func (v *machines) end(now time.Time, which func(*made) bool) {
 	for i := range v.Made {
 		x := &v.Made[i]
@@ -369,8 +366,8 @@ func (m *Machines) Leftovers(ctx context.Context, installation, id string) (left
 	return left, err
 }
 
-// call makes a call, unless a fault comes first. A call that fails has no effect, unless
-// its fault is carried.
+// call runs a call unless a fault is injected. A failed call has no effect unless its fault is
+// Carried.
 func (m *Machines) call(ctx context.Context, on string, call *MachineCall, f func(v *machines) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// TestMachines holds the launcher in memory against the suite that real ones pass, in memory
-// and in a file.
+// TestMachines runs the conformance suite of launchers on [Machines], in memory and in a file.
 func TestMachines(t *testing.T) {
 	pool := session.Pool{Type: "g6.xlarge", Region: "here", Zone: "here-a"}
 	other := session.Pool{Type: "g6.xlarge", Region: "here", Zone: "here-b"}
@@ -65,8 +64,9 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// TestStock: what a pool has and a quota allows is taken by launches and given back by ends.
-func TestStock(t *testing.T) {
+// TestStockFollowsLaunches checks that launches consume a pool's capacity within the quota and that ends return
+// it.
+func TestStockFollowsLaunches(t *testing.T) {
 	pool := session.Pool{Type: "g6.xlarge", Zone: "here-a"}
 	now := time.Now()
 	m := NewMachines(func() time.Time { return now }, Stock{pool, 4})

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// windows: usage is of resources that are observed, within the query's window and
-// the resource's life, from a named source; every point lies inside.
+// windows checks that usage belongs to observed resources, lies within the query's window and the
+// resource's life, and names its source.
 func windows(tb testing.TB, s *subject) {
 	now := s.Query.Now
 	for ref, w := range s.first.Windows {
@@ -48,7 +48,7 @@ func windows(tb testing.TB, s *subject) {
 		if !w.From.Before(w.To) {
 			tb.Errorf("%s: its window [%s, %s) is empty", ref, w.From, w.To)
 		}
-		// A window that is aligned to its step may begin up to a step early.
+		// A window aligned to its step may begin up to a step early.
 		if w.From.Before(now.Add(-back - w.Step)) {
 			tb.Errorf("%s: its window begins at %s, before what was asked", ref, w.From)
 		}
@@ -71,7 +71,7 @@ func windows(tb testing.TB, s *subject) {
 	}
 }
 
-// signals yields every signal there is.
+// signals yields every signal.
 func signals(yield func(usage.Signal) bool) {
 	for s := usage.GPUUtil; ; s++ {
 		if _, ok := usage.SignalNamed(s.String()); !ok || !yield(s) {
@@ -80,10 +80,10 @@ func signals(yield func(usage.Signal) bool) {
 	}
 }
 
-// rounding is how far a mean of equal values may be off them.
-const rounding = 1e-9
+// tolerance is the tolerance of a mean of equal values.
+const tolerance = 1e-9
 
-// track checks the figures of one GPU or machine.
+// track checks the statistics of one GPU or machine.
 func track(tb testing.TB, ref inventory.Ref, w *usage.Window, t *usage.Track) {
 	for s := range signals {
 		st := t.Stats(s)
@@ -97,7 +97,7 @@ func track(tb testing.TB, ref inventory.Ref, w *usage.Window, t *usage.Track) {
 		case st.First.Before(w.From) || !st.Last.Before(w.To):
 			tb.Errorf("%s: %s %s has points from %s to %s, outside [%s, %s)", ref, t.Name, s,
 				st.First, st.Last, w.From, w.To)
-		case st.Min < 0 || mean < st.Min*(1-rounding) || mean > st.Max*(1+rounding):
+		case st.Min < 0 || mean < st.Min*(1-tolerance) || mean > st.Max*(1+tolerance):
 			tb.Errorf("%s: %s %s has a mean of %g between %g and %g", ref, t.Name, s, mean, st.Min, st.Max)
 		}
 		if c := w.Coverage(st); c < 0 || c > 1 {
@@ -106,9 +106,8 @@ func track(tb testing.TB, ref inventory.Ref, w *usage.Window, t *usage.Track) {
 	}
 }
 
-// blindSpots: each says in one line what could not be read, why, and what that
-// costs the answer; there are some exactly when something is known to be
-// unreadable.
+// blindSpots checks that each blind spot is one line with its cause and effect, and that there are
+// some if and only if something is known to be unreadable.
 func blindSpots(tb testing.TB, s *subject) {
 	seen := map[inventory.BlindSpot]bool{}
 	for _, b := range s.first.BlindSpots {
@@ -130,8 +129,8 @@ func blindSpots(tb testing.TB, s *subject) {
 	}
 }
 
-// unread: kinds that could not be listed are named by account, region and kind,
-// are a blind spot, and hold nothing.
+// unread checks that kinds that could not be listed are named by account, region and kind, have a
+// blind spot, and have no resources.
 func unread(tb testing.TB, s *subject) {
 	o := s.first
 	for key, yes := range o.Unread {
@@ -148,7 +147,7 @@ func unread(tb testing.TB, s *subject) {
 		if _, ok := kindDetails[kind]; !ok {
 			tb.Errorf("%q: there is no kind %q", key, kind)
 		}
-		if !spoken(s, parts[1]) {
+		if !mentionedInBlindSpot(s, parts[1]) {
 			tb.Errorf("%q was not read, and no blind spot speaks of %s", key, parts[1])
 		}
 		for _, r := range o.Resources {
@@ -165,8 +164,7 @@ func unread(tb testing.TB, s *subject) {
 	}
 }
 
-// calls: each interface is counted once, with what the provider charges, never
-// less than nothing.
+// calls checks that each API is counted once, with a cost that is not negative.
 func calls(tb testing.TB, s *subject) {
 	if s.Calls && len(s.first.Calls) == 0 {
 		tb.Error("no calls are counted")
@@ -190,7 +188,7 @@ func calls(tb testing.TB, s *subject) {
 	}
 }
 
-// progressLog keeps what an observer tells, from any goroutine.
+// progressLog records reported progress from any goroutine.
 type progressLog struct {
 	mu   sync.Mutex
 	list []round.Progress
@@ -208,7 +206,7 @@ func (l *progressLog) all() []round.Progress {
 	return slices.Clone(l.list)
 }
 
-// progress: parts are told as they are done, and in the end all are.
+// progress checks that progress rises with each part and ends complete.
 func progress(tb testing.TB, s *subject) {
 	if len(s.progress) == 0 {
 		tb.Error("no progress is told")
@@ -235,16 +233,15 @@ func progress(tb testing.TB, s *subject) {
 	}
 }
 
-// whole compares values with everything inside them. Times are equal when they are
-// the same instant.
-var whole = cmp.Options{
+// deepEqual compares values deeply. Times are equal if they are the same instant.
+var deepEqual = cmp.Options{
 	cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty(), cmp.Comparer(time.Time.Equal),
 }
 
-// deterministic: looking twice at the same account, asking the same, shows the same.
+// deterministic checks that two equal observations of the same account have equal results.
 func deterministic(tb testing.TB, s *subject) {
 	a, b := s.first, s.second
-	if d := cmp.Diff(a.Inventory, b.Inventory, whole); d != "" {
+	if d := cmp.Diff(a.Inventory, b.Inventory, deepEqual); d != "" {
 		tb.Errorf("the second inventory differs (-first +second):\n%s", d)
 	}
 	for _, part := range []struct {
@@ -254,7 +251,7 @@ func deterministic(tb testing.TB, s *subject) {
 		{"clouds", a.Cloud, b.Cloud}, {"accounts", a.Accounts, b.Accounts}, {"regions", a.Regions, b.Regions},
 		{"unread kinds", a.Unread, b.Unread}, {"knowledge of commitments", a.CommitmentsKnown, b.CommitmentsKnown},
 	} {
-		if d := cmp.Diff(part.a, part.b, whole); d != "" {
+		if d := cmp.Diff(part.a, part.b, deepEqual); d != "" {
 			tb.Errorf("the second observation's %s differ (-first +second):\n%s", part.what, d)
 		}
 	}
@@ -273,8 +270,8 @@ func deterministic(tb testing.TB, s *subject) {
 	}
 }
 
-// apart: who changes one observation does not change the next.
-func apart(tb testing.TB, s *subject) {
+// independent checks that observations share no memory.
+func independent(tb testing.TB, s *subject) {
 	resources := map[*inventory.Resource]bool{}
 	details := map[inventory.Detail]bool{}
 	for _, r := range s.first.Resources {
@@ -302,7 +299,7 @@ func apart(tb testing.TB, s *subject) {
 	}
 }
 
-// canceled: an observation that is canceled before it begins says so, promptly.
+// canceled checks that an observation with a canceled context returns promptly with an error.
 func canceled(tb testing.TB, s *subject) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
@@ -315,8 +312,8 @@ func canceled(tb testing.TB, s *subject) {
 	}
 }
 
-// interrupted: an observation that is canceled after its first part says so,
-// unless that part was all.
+// interrupted checks that an observation canceled after its first part returns an error, unless
+// that was the only part.
 func interrupted(tb testing.TB, s *subject) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -337,7 +334,7 @@ func interrupted(tb testing.TB, s *subject) {
 	}
 }
 
-// promptly observes, and complains when that takes long. Its wait is bounded.
+// promptly observes with a bounded wait, and fails if that takes long.
 func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*round.Observation, error) {
 	type result struct {
 		o   *round.Observation
@@ -349,7 +346,7 @@ func promptly(ctx context.Context, tb testing.TB, s *subject, q round.Query) (*r
 		o, err := Observe(ctx, observer, q)
 		done <- result{o, err}
 	}()
-	// The clock starts when the context is canceled.
+	// The time limit starts when the context is canceled.
 	select {
 	case r := <-done:
 		return r.o, r.err

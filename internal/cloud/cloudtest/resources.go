@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// identities: every resource has a cloud, an account, a region, a kind and an id,
-// is of what was said to be observed, and is seen once.
+// identities checks that every resource has a cloud, account, region, kind and ID, is in the
+// observed scope, and is unique.
 func identities(tb testing.TB, s *subject) {
 	o := s.first
 	if o.Cloud == "" {
@@ -63,7 +63,7 @@ func unique(tb testing.TB, what string, names []string) {
 	}
 }
 
-// contents: what is known of the account is seen.
+// contents checks that the known resources of the account are observed.
 func contents(tb testing.TB, s *subject) {
 	for _, ref := range s.Holds {
 		if s.byRef[ref] == nil {
@@ -82,7 +82,7 @@ func contents(tb testing.TB, s *subject) {
 	}
 }
 
-// kinds: the kind is known, and the detail is that kind's or nil.
+// kinds checks that each kind is known and its detail is of that kind or nil.
 func kinds(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		want, ok := kindDetails[r.Kind]
@@ -102,7 +102,7 @@ func kinds(tb testing.TB, s *subject) {
 	}
 }
 
-// states: the provider's words were translated.
+// states checks that states are in the vocabulary.
 func states(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		if !slices.Contains(vocabulary, r.State) {
@@ -125,8 +125,7 @@ func volume(r *inventory.Resource) (*inventory.Volume, bool) {
 	return v, ok && v != nil
 }
 
-// times: everything that happened did so before now, in UTC; an unknown time is
-// zero.
+// times checks that all times are in UTC and in the past; an unknown time is zero.
 func times(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		ref := r.Ref()
@@ -167,7 +166,7 @@ func times(tb testing.TB, s *subject) {
 		case *inventory.CapacityReservation:
 			utc(tb, ref, "EndsAt", d.EndsAt)
 		case *inventory.Commitment:
-			// One may be bought before it starts.
+			// A reservation may be bought before it starts.
 			utc(tb, ref, "StartsAt", d.StartsAt)
 			utc(tb, ref, "EndsAt", d.EndsAt)
 			if !d.EndsAt.IsZero() && d.EndsAt.Before(d.StartsAt) {
@@ -186,8 +185,8 @@ func utc(tb testing.TB, ref inventory.Ref, what string, t time.Time) {
 	}
 }
 
-// quantities: sizes and counts are zero or more, a prefix's parts are no more than
-// the whole.
+// quantities checks that sizes and counts are not negative and that the parts of a prefix do not
+// exceed its total.
 func quantities(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		if r.Detail == nil || reflect.ValueOf(r.Detail).IsNil() {
@@ -231,7 +230,7 @@ func quantities(tb testing.TB, s *subject) {
 	}
 }
 
-// negative finds negative integers anywhere in a value.
+// negative reports negative integers anywhere in a value.
 func negative(tb testing.TB, ref inventory.Ref, where string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -256,28 +255,27 @@ func negative(tb testing.TB, ref inventory.Ref, where string, v reflect.Value) {
 	}
 }
 
-// tagsRead: nil tags are tags that could not be read, and a blind spot speaks of
-// tags.
+// tagsRead checks that nil tags, which mean unreadable tags, have a blind spot about tags.
 func tagsRead(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
-		if r.Tags == nil && !spoken(s, "tag") {
+		if r.Tags == nil && !mentionedInBlindSpot(s, "tag") {
 			tb.Errorf("%s: its tags were not read, and no blind spot says so", r.Ref())
 		}
 	}
 }
 
-// spoken reports whether a blind spot mentions a word, in any case.
-func spoken(s *subject, word string) bool {
+// mentionedInBlindSpot reports whether a blind spot mentions a word, ignoring case.
+func mentionedInBlindSpot(s *subject, word string) bool {
 	return slices.ContainsFunc(s.first.BlindSpots, func(b inventory.BlindSpot) bool {
 		return strings.Contains(strings.ToLower(b.What+" "+b.Why+" "+b.Effect), strings.ToLower(word))
 	})
 }
 
-// owners: the owners of resources follow the mapping of their tags.
+// owners checks that owners follow from the tags by the mapping.
 func owners(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		want := inventory.Resource{ID: r.ID, Tags: r.Tags}
-		if err := s.Tags.Apply(&want); err != nil && !spoken(s, r.ID) {
+		if err := s.Tags.Apply(&want); err != nil && !mentionedInBlindSpot(s, r.ID) {
 			tb.Errorf("%s: %v, and no blind spot says so", r.Ref(), err)
 		}
 		if r.Owner != want.Owner {
@@ -295,9 +293,9 @@ func owners(tb testing.TB, s *subject) {
 	}
 }
 
-// references: what a resource refers to within its account and region is observed
-// too, unless that kind could not be read. Volumes of snapshots may be gone, images
-// of machines and reservations may be others'.
+// references checks that resources referenced within the account and region are observed too,
+// unless their kind could not be read. Volumes of snapshots may be deleted; images and reservations
+// of machines may belong to other accounts.
 func references(tb testing.TB, s *subject) {
 	for _, r := range s.first.Resources {
 		resolve := func(what string, kind inventory.Kind, ids ...string) {

@@ -12,7 +12,7 @@ import (
 // group reads a group again.
 func (a *actor) group(t *testing.T, ref inventory.Ref) *inventory.AutoScalingGroup {
 	t.Helper()
-	g, ok := a.must(t, ref).Detail.(*inventory.AutoScalingGroup)
+	g, ok := a.mustRead(t, ref).Detail.(*inventory.AutoScalingGroup)
 	if !ok {
 		t.Fatalf("%s is no group", ref)
 	}
@@ -27,8 +27,8 @@ func (a *actor) sized(t *testing.T, ref inventory.Ref, desired, least int64) {
 	}
 }
 
-// back takes a step back, by a rehearsal first that changes nothing, and then once more.
-func (a *actor) back(t *testing.T, task action.Task) {
+// revert reverts a step: first as a rehearsal that changes nothing, then for real.
+func (a *actor) revert(t *testing.T, task action.Task) {
 	t.Helper()
 	a.rehearse(t, task)
 	a.expect(t, task, action.Complete)
@@ -43,31 +43,31 @@ func (a *actor) back(t *testing.T, task action.Task) {
 func scaleGroup(t *testing.T, a *actor) {
 	ref := a.Make(t, Group)
 	was := a.group(t, ref)
-	// To less than the least that it may have.
+	// Below the minimum.
 	do := policy.Do{Verb: policy.Scale, To: int(was.Min) - 1, ScratchDisks: true}
-	task := a.plan(t, a.must(t, ref), do)[0]
+	task := a.plan(t, a.mustRead(t, ref), do)[0]
 	a.expect(t, task, action.NotDone)
 	a.sized(t, ref, was.Desired, was.Min)
-	a.make(t, &task)
+	a.execute(t, &task)
 	a.sized(t, ref, int64(do.To), int64(do.To))
 	if _, err := a.Cloud.Do(a.ctx, task); err != nil {
 		t.Errorf("once more: %v", err)
 	}
-	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), do)
+	_, err := a.Cloud.Plan(a.ctx, a.mustRead(t, ref), do)
 	refused(t, err, "nothing-to-do")
-	a.back(t, task)
+	a.revert(t, task)
 	a.sized(t, ref, was.Desired, was.Min)
 }
 
 func scaleMember(t *testing.T, a *actor) {
 	ref := a.Make(t, Member)
-	r := a.must(t, ref)
+	r := a.mustRead(t, ref)
 	group := ref
 	group.Kind, group.ID = inventory.KindAutoScalingGroup, r.Manager.Name
 	was := a.group(t, group)
 	task := a.plan(t, r, policy.Do{Verb: policy.Scale, To: policy.ThroughGroup, ScratchDisks: true})[0]
 	a.expect(t, task, action.NotDone)
-	a.make(t, &task)
+	a.execute(t, &task)
 	a.sized(t, group, was.Desired-1, was.Min)
 	if r := a.read(t, ref); r != nil && r.State == inventory.StateRunning {
 		t.Errorf("the machine is %s", r.State)
@@ -75,7 +75,7 @@ func scaleMember(t *testing.T, a *actor) {
 	if slices.Contains(a.group(t, group).Instances, ref.ID) {
 		t.Error("the group has the machine after it was ended")
 	}
-	a.back(t, task)
+	a.revert(t, task)
 	a.sized(t, group, was.Desired, was.Min)
 }
 
@@ -83,8 +83,8 @@ func scaleNamed(t *testing.T, a *actor) {
 	ref := a.Make(t, Group)
 	was := a.group(t, ref)
 	end := slices.Clone(was.Instances[:1])
-	task := a.plan(t, a.must(t, ref), policy.Do{Verb: policy.Scale, Members: end, ScratchDisks: true})[0]
-	a.make(t, &task)
+	task := a.plan(t, a.mustRead(t, ref), policy.Do{Verb: policy.Scale, Members: end, ScratchDisks: true})[0]
+	a.execute(t, &task)
 	a.sized(t, ref, was.Desired-1, was.Min)
 	now := a.group(t, ref).Instances
 	for _, id := range was.Instances[1:] {
@@ -95,31 +95,31 @@ func scaleNamed(t *testing.T, a *actor) {
 	if slices.Contains(now, end[0]) {
 		t.Errorf("machine %s is there, and was to end", end[0])
 	}
-	a.back(t, task)
+	a.revert(t, task)
 	a.sized(t, ref, was.Desired, was.Min)
 }
 
 func scaleEndpoint(t *testing.T, a *actor) {
 	ref := a.Make(t, Fleet)
-	machines := func() int64 { return a.must(t, ref).Detail.(*inventory.Endpoint).Variants[0].Count }
+	machines := func() int64 { return a.mustRead(t, ref).Detail.(*inventory.Endpoint).Variants[0].Count }
 	was := machines()
 	do := policy.Do{Verb: policy.Scale, To: int(was) - 1}
-	task := a.plan(t, a.must(t, ref), do)[0]
+	task := a.plan(t, a.mustRead(t, ref), do)[0]
 	a.expect(t, task, action.NotDone)
-	a.make(t, &task)
+	a.execute(t, &task)
 	if got := machines(); got != was-1 {
 		t.Errorf("it has %d machines, want %d", got, was-1)
 	}
-	_, err := a.Cloud.Plan(a.ctx, a.must(t, ref), do)
+	_, err := a.Cloud.Plan(a.ctx, a.mustRead(t, ref), do)
 	refused(t, err, "nothing-to-do")
-	a.back(t, task)
+	a.revert(t, task)
 	if got := machines(); got != was {
 		t.Errorf("it has %d machines after it was taken back, want %d", got, was)
 	}
 }
 
 func scaleRefusals(t *testing.T, a *actor) {
-	made := map[Subject]*inventory.Resource{} // none of them changes
+	made := map[Subject]*inventory.Resource{} // none of these checks changes its subject
 	for _, x := range []struct {
 		name    string
 		subject Subject
@@ -149,7 +149,7 @@ func scaleRefusals(t *testing.T, a *actor) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			if made[x.subject] == nil {
-				made[x.subject] = a.must(t, a.Make(t, x.subject))
+				made[x.subject] = a.mustRead(t, a.Make(t, x.subject))
 			}
 			r := made[x.subject]
 			_, err := a.Cloud.Plan(a.ctx, r, x.do)
@@ -157,7 +157,7 @@ func scaleRefusals(t *testing.T, a *actor) {
 		})
 	}
 	t.Run("a group of another time", func(t *testing.T) {
-		r := a.must(t, a.Make(t, Group))
+		r := a.mustRead(t, a.Make(t, Group))
 		earlier := *r
 		earlier.CreatedAt = r.CreatedAt.AddDate(0, 0, -1)
 		_, err := a.Cloud.Plan(a.ctx, &earlier, policy.Do{Verb: policy.Scale, To: 1, ScratchDisks: true})

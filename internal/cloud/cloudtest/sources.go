@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// listed: a list is an observation without what was measured.
+// listed checks that a list equals an observation without measurements.
 func listed(tb testing.TB, s *subject) {
 	o := s.list(tb, s.Query)
 	if o == nil {
@@ -28,10 +28,12 @@ func listed(tb testing.TB, s *subject) {
 	if o.Windows != nil {
 		tb.Errorf("the list has %d windows", len(o.Windows))
 	}
-	if d := gocmp.Diff(s.first.Resources, o.Resources, whole); d != "" {
+	if d := gocmp.Diff(s.first.Resources, o.Resources, deepEqual); d != "" {
 		tb.Errorf("the resources listed are others than those observed (-observed +listed):\n%s", d)
 	}
-	if d := gocmp.Diff(s.first.Unread, o.Unread, whole); d != "" || o.CommitmentsKnown != s.first.CommitmentsKnown {
+	if d := gocmp.Diff(
+		s.first.Unread, o.Unread, deepEqual,
+	); d != "" || o.CommitmentsKnown != s.first.CommitmentsKnown {
 		tb.Errorf("the list has other unread kinds than the observation, or knows other commitments:\n%s", d)
 	}
 	for _, b := range o.BlindSpots {
@@ -41,9 +43,9 @@ func listed(tb testing.TB, s *subject) {
 	}
 }
 
-// listedAgain: of some resources, those are listed and nothing else; what is not there is
-// absent, and what is of another cloud is an error.
-func listedAgain(tb testing.TB, s *subject) {
+// listsSubset checks that listing some resources returns only those, omits deleted ones, and fails
+// for those of another cloud.
+func listsSubset(tb testing.TB, s *subject) {
 	q := s.Query
 	q.Only = map[inventory.Ref]bool{}
 	var want []inventory.Ref
@@ -62,7 +64,7 @@ func listedAgain(tb testing.TB, s *subject) {
 			got = append(got, r.Ref())
 		}
 		slices.SortFunc(got, inventory.CompareRefs)
-		if d := gocmp.Diff(want, got, whole); d != "" {
+		if d := gocmp.Diff(want, got, deepEqual); d != "" {
 			tb.Errorf("asked for some resources, others were listed (-asked +listed):\n%s", d)
 		}
 	}
@@ -78,7 +80,7 @@ func listedAgain(tb testing.TB, s *subject) {
 	}
 }
 
-// list lists with a cloud of its own.
+// list lists with a new client.
 func (s *subject) list(tb testing.TB, q round.Query) *round.Observation {
 	o, err := s.New(tb).List(s.ctx, q)
 	if err != nil {
@@ -97,24 +99,26 @@ type meter struct {
 	signal usage.Signal
 }
 
-// taken collects the samples of a source.
-type taken struct {
+// collected collects the points of a source.
+type collected struct {
 	usage.MeasureResult
-	first  map[inventory.Ref]usage.SourceInfo // for what each was opened first
+	first  map[inventory.Ref]usage.SourceInfo // the source info at the first open
 	points map[meter][]usage.Point
 }
 
-// from is the first moment that an interval and what was opened have in common.
-func (t *taken) from(ref inventory.Ref, iv usage.Interval) time.Time {
+// from returns the later start of an interval and of the points.
+func (t *collected) from(ref inventory.Ref, iv usage.Interval) time.Time {
 	if o := t.first[ref].From; o.After(iv.From) {
 		return o
 	}
 	return iv.From
 }
 
-// take measures resources, with a look at how the points come.
-func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory.Resource, iv usage.Interval) *taken {
-	t := &taken{first: map[inventory.Ref]usage.SourceInfo{}, points: map[meter][]usage.Point{}}
+// take measures resources and checks the order of points.
+func take(
+	tb testing.TB, s *subject, source usage.Source, resources []*inventory.Resource, iv usage.Interval,
+) *collected {
+	t := &collected{first: map[inventory.Ref]usage.SourceInfo{}, points: map[meter][]usage.Point{}}
 	given := map[*inventory.Resource]bool{}
 	for _, r := range resources {
 		given[r] = true
@@ -125,7 +129,7 @@ func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory
 			tb.Error("two goroutines hand over at once")
 			return
 		}
-		runtime.Gosched() // so that another one shows
+		runtime.Gosched() // lets concurrent calls become visible
 		do()
 		busy.Store(false)
 	}
@@ -165,13 +169,13 @@ func take(tb testing.TB, s *subject, source usage.Source, resources []*inventory
 	return t
 }
 
-// sink is a function that takes points.
+// sink adapts a function to usage.Sink.
 type sink func(gpu string, s usage.Signal, p usage.Point) bool
 
 // Add implements [usage.Sink].
 func (f sink) Add(gpu string, s usage.Signal, p usage.Point) bool { return f(gpu, s, p) }
 
-// source is the cloud as a source, with what it lists; nil where it measures nothing.
+// source returns the cloud as a source with its list; nil if it measures nothing.
 func (s *subject) source(tb testing.TB) (usage.Source, *round.Observation) {
 	cloud := s.New(tb)
 	source, ok := cloud.(usage.Source)
@@ -194,7 +198,7 @@ func (s *subject) interval(step time.Duration) usage.Interval {
 	return usage.Interval{From: s.Query.Now.Add(-s.Query.Window), To: s.Query.Now, Step: step}
 }
 
-// folded: what is listed and what is measured come to what is observed.
+// folded checks that the list and the measurements together equal the observation.
 func folded(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {
@@ -235,7 +239,7 @@ func folded(tb testing.TB, s *subject) {
 	}
 	told := inventory.Inventory{BlindSpots: slices.Concat(o.BlindSpots, measured.BlindSpots)}
 	told.Sort()
-	if d := gocmp.Diff(s.first.BlindSpots, told.BlindSpots, whole); d != "" {
+	if d := gocmp.Diff(s.first.BlindSpots, told.BlindSpots, deepEqual); d != "" {
 		tb.Errorf("listing and measuring have other blind spots than observing (-observed +told):\n%s", d)
 	}
 	calls := map[string]inventory.Calls{}
@@ -246,16 +250,16 @@ func folded(tb testing.TB, s *subject) {
 		}
 	}
 	all := slices.SortedFunc(maps.Values(calls), func(a, b inventory.Calls) int { return cmp.Compare(a.API, b.API) })
-	if d := gocmp.Diff(s.first.Calls, all, whole); d != "" {
+	if d := gocmp.Diff(s.first.Calls, all, deepEqual); d != "" {
 		tb.Errorf("listing and measuring make other calls than observing (-observed +made):\n%s", d)
 	}
 }
 
-// same compares values with everything inside them, in most cases fast.
-func same(a, b any) bool { return reflect.DeepEqual(a, b) || gocmp.Equal(a, b, whole) }
+// same compares values deeply; reflect is faster than cmp.
+func same(a, b any) bool { return reflect.DeepEqual(a, b) || gocmp.Equal(a, b, deepEqual) }
 
-// inOrder: points come in order of time, within bounds, from one goroutine at a time, of the
-// step that is wanted or one that is coarser.
+// inOrder checks that points arrive in time order, within bounds, from one goroutine at a time, and
+// with the requested step or a coarser one.
 func inOrder(tb testing.TB, s *subject) {
 	if source, o := s.source(tb); source != nil {
 		take(tb, s, source, o.Resources, s.interval(0))
@@ -263,8 +267,8 @@ func inOrder(tb testing.TB, s *subject) {
 	}
 }
 
-// alone: what is measured of a resource does not depend on what else is, for a few of each
-// kind.
+// alone checks, for a few resources of each kind, that a measurement does not depend on the other
+// resources.
 func alone(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {
@@ -290,10 +294,10 @@ func alone(tb testing.TB, s *subject) {
 	}
 }
 
-// partStep is the step of an interval that is measured in parts.
+// partStep is the step of an interval that is measured in two parts.
 const partStep = time.Hour
 
-// inParts: an interval has the same points at once and in two parts.
+// inParts checks that an interval measured in two parts has the same points as in one.
 func inParts(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {
@@ -323,13 +327,13 @@ func inParts(tb testing.TB, s *subject) {
 		parts := append(within(older.points[m], from, cut), within(newer.points[m], cut, iv.To)...)
 		if once := within(at.points[m], from, iv.To); !same(once, parts) {
 			tb.Errorf("%s %s %s: measured in parts it is another (-at once +in parts):\n%s", m.ref, m.gpu, m.signal,
-				gocmp.Diff(once, parts, whole))
+				gocmp.Diff(once, parts, deepEqual))
 		}
 	}
 }
 
-// unwanted: a source takes it that nothing is wanted, and asks for nothing where there is
-// nothing to measure.
+// unwanted checks that a source accepts nil sinks, and makes no call if there is nothing to
+// measure.
 func unwanted(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {
@@ -353,7 +357,8 @@ func unwanted(tb testing.TB, s *subject) {
 	}
 }
 
-// measuringCanceled: a measurement that is canceled before it begins says so, promptly.
+// measuringCanceled checks that a measurement with a canceled context returns promptly with an
+// error.
 func measuringCanceled(tb testing.TB, s *subject) {
 	source, o := s.source(tb)
 	if source == nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// DefaultWindow is how far back usage is read where a query does not say.
+// DefaultWindow is the default lookback for usage.
 const DefaultWindow = 14 * 24 * time.Hour
 
-// Observe lists an account and measures what it holds into windows, as one round of an
-// audit does.
+// Observe lists an account and measures its resources into windows, like one round of an audit.
 func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observation, error) {
 	if o, ok := l.(observer); ok {
 		return o.Observe(ctx, q)
@@ -32,7 +31,7 @@ func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observa
 	told := q.Progress
 	if told != nil {
 		q.Progress = func(p round.Progress) {
-			p.Total += len(sources) // each is one part more
+			p.Total += len(sources) // one more part per source
 			far = p
 			told(p)
 		}
@@ -87,7 +86,7 @@ func Observe(ctx context.Context, l round.Lister, q round.Query) (*round.Observa
 	return o, ctx.Err()
 }
 
-// Recheck lists and measures some resources again, and nothing else.
+// Recheck lists and measures only some resources again.
 func Recheck(ctx context.Context, l round.Lister, refs []inventory.Ref, q round.Query) (*round.Observation, error) {
 	q.Only = make(map[inventory.Ref]bool, len(refs))
 	for _, ref := range refs {
@@ -96,7 +95,7 @@ func Recheck(ctx context.Context, l round.Lister, refs []inventory.Ref, q round.
 	return Observe(ctx, l, q)
 }
 
-// stepped is a window that takes points of a step of their own.
+// stepped is a window for points with a step of their own.
 type stepped struct {
 	window *usage.Window
 	step   time.Duration

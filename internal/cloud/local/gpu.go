@@ -41,7 +41,7 @@ type Hardware interface {
 type ConfiguredGPU struct {
 	// Model is the name of the GPUs, such as L4.
 	Model string `yaml:"model" form:"required"`
-	// Count is how many there are, 1 to 1,024.
+	// Count is the number of GPUs, 1 to 1,024.
 	Count int `yaml:"count" form:"required"`
 }
 

@@ -20,9 +20,9 @@ type Machine struct {
 	GPU string `yaml:"gpu"`
 	// GPUs is the number of its GPUs, 0 to 1,024.
 	GPUs int64 `yaml:"gpus"`
-	// VCPUs is the number of its CPUs; may be left out where no rate prices them.
+	// VCPUs is the number of its CPUs; required if a rate prices CPUs.
 	VCPUs int64 `yaml:"vcpus"`
-	// MemoryGiB is its memory in GiB; may be left out where no rate prices it.
+	// MemoryGiB is its memory in GiB; required if a rate prices memory.
 	MemoryGiB int64 `yaml:"memory_gib"`
 	// Count is the number of identical machines, 1 to 10,000; 0 means 1.
 	Count int `yaml:"count"`
@@ -160,7 +160,7 @@ func (r Rates) Validate() error {
 	return err
 }
 
-// parse parses the rates. A price has to be above zero.
+// parse parses the rates. A price must be positive.
 func (r Rates) parse() (tariff, error) {
 	out := tariff{gpu: map[string]money.Amount{}, source: r.Source}
 	amount := func(field, text string) (money.Amount, error) {

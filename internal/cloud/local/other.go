@@ -36,17 +36,17 @@ func (c *Cage) Killable() ([]int, error) { return nil, errLinux }
 // Kill ends all processes of the cage.
 func (c *Cage) Kill(context.Context) error { return errLinux }
 
-// KillAll is Kill of the agent as well.
+// KillAll also ends the agent.
 func (c *Cage) KillAll(context.Context) error { return errLinux }
 
-// Remove removes what held the processes.
+// Remove removes the resources of the cage.
 func (c *Cage) Remove(context.Context) error { return errLinux }
 
 func (p *Provider) start(context.Context, *machine) (inventory.State, error) { return "", errLinux }
 
 func (p *Provider) end(context.Context, *machine) error { return errLinux }
 
-// Helper carries out what has to be done by a process of its own.
+// Helper runs tasks that need a separate process.
 func Helper(_ []string, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "curfew cage:", errLinux)
 	return 1

@@ -64,7 +64,7 @@ func (w *world) runInMachine(id, line string) string {
 	if err := w.p.Enter(w.t.Context(), id, c); err != nil {
 		w.t.Fatal(err)
 	}
-	_ = c.Wait() // what it printed says how it ended
+	_ = c.Wait() // the output shows how it ended
 	return strings.TrimSpace(out.String())
 }
 
@@ -273,7 +273,7 @@ func TestEndsStoppedAgentsOfOtherUsers(t *testing.T) {
 		func() bool { st, err := statOf(s.Agent.PID); return err == nil && st.state == 'T' },
 	)
 	w.endAndCheck(l, idsOf(machines))
-	// By its watcher alone. What it writes as the order prolongs nothing.
+	// By the watcher alone. A forged order does not extend the lease.
 	l = launch(cpu(1), launchAsUser(one, `sleep 1000`), func(l *session.Launch) {
 		l.Session.LeaseUntil = time.Now().Add(2 * time.Second)
 		l.Host.LeaseUntil, l.Host.EndTimeout = l.Session.LeaseUntil, session.Duration(3*time.Second)
@@ -339,9 +339,9 @@ func TestEndsStoppedWatcher(t *testing.T) {
 	}
 }
 
-// TestFollowsNoLinksOfOtherUsers replaces files that the service reads, writes, moves and removes
+// TestIgnoresLinksOfOtherUsers replaces files that the service reads, writes, moves and removes
 // by links: none leads outside of the session's folder.
-func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
+func TestIgnoresLinksOfOtherUsers(t *testing.T) {
 	one, two := otheruser.Two(t)
 	w := newServedWorld(t)
 	control := func(l *session.Launch) {
@@ -429,7 +429,7 @@ func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
 		}
 		sh("chmod -f 700 control || true")
 	}
-	// Its folder put right again has the order at the next look.
+	// Once its folder is repaired, the order is in it after the next poll.
 	sh("rm -rf control && mkdir control")
 	if _, err := at.Get(t.Context(), session.OrderFile, 1<<20); err != nil {
 		t.Error(err)
@@ -438,7 +438,7 @@ func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
 		!strings.Contains(got, `"session":"x"`) {
 		t.Errorf("the order is %q", got)
 	}
-	// Its files put aside are its own, whatever it puts in their place.
+	// Preserved files are the session's own, whatever is in their place now.
 	if _, err := w.p.PreserveFiles(t.Context(), mine.Session.ID, idsOf(first)); err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +447,7 @@ func TestFollowsNoLinksOfOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is gone", func() bool { return len(w.find(mine.Session.ID)) == 0 })
-	_, _ = w.p.Leftovers(t.Context(), "inst", mine.Session.ID) // its link leads to no files of its own
+	_, _ = w.p.Leftovers(t.Context(), "inst", mine.Session.ID) // a link must not expose files of others
 	if _, err := os.Stat(other.userTree().path(HomeDir)); err != nil {
 		t.Errorf("the home of another session: %v", err)
 	}
@@ -493,7 +493,7 @@ func TestContainsForkBombs(t *testing.T) {
 		t.Errorf("its user outside of it: %q", out)
 	}
 	w.endAndCheck(bomb, idsOf(first))
-	// Memory that it does not have is not given.
+	// Memory that the machine does not have is not assigned.
 	hungry := launch(cpu(1), launchAsUser(one, "sleep 1000"))
 	third := w.start(hungry)
 	w.waitRunning(hungry)

@@ -58,7 +58,7 @@ func (p *Provider) End(ctx context.Context, sessionID string, ids []string) erro
 	for _, id := range ids {
 		i := slices.IndexFunc(all, func(m *machine) bool { return m.ID == id })
 		switch {
-		case i < 0: // already gone
+		case i < 0: // already ended
 		case all[i].Session != sessionID:
 			errs = append(errs, fmt.Errorf("end %s: it is a machine of another session", id))
 		default:
@@ -97,7 +97,7 @@ func (p *Provider) Leftovers(ctx context.Context, installation, sessionID string
 	}
 	for _, m := range mine {
 		if err := p.rememberToken(m, mine); err != nil && ctx.Err() == nil {
-			// a full disk must not keep its folder
+			// a full disk must not prevent the removal of the folder
 			p.options.Log.DebugContext(ctx, "the token is not remembered", slog.String("why", err.Error()))
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Provider) rememberToken(m *machine, all []*machine) error {
 	return writeJSON(filepath.Join(p.endedDir(), machineID(m.Installation, m.Token, 0)), old)
 }
 
-// clearMachine removes what is left of a machine that is gone.
+// clearMachine removes the leftovers of an ended machine.
 func (p *Provider) clearMachine(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

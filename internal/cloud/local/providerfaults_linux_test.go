@@ -122,11 +122,11 @@ func TestEndKilledAtEveryStep(t *testing.T) {
 	if _, err := fmt.Sscanf(said[strings.Index(said, "steps:"):], "steps: %d", &steps); err != nil {
 		t.Fatal(err)
 	}
-	for at := 7; at <= steps; at++ { // the steps before are those of the launch
+	for at := 7; at <= steps; at++ { // the earlier steps belong to the launch
 		l := launch(cpu(1), func(l *session.Launch) { l.Host.Setup = "sleep 1000" })
 		_, said, err := w.launchInChild(childOrder{Launch: l, KillAt: at, End: true})
 		if err == nil || !strings.Contains(said, "killed after") {
-			continue // one that is quick takes fewer steps
+			continue // a fast run takes fewer steps
 		}
 		var ids []string
 		for _, f := range w.find(l.Session.ID) {
@@ -290,8 +290,8 @@ func TestAgentExitEndsMachine(t *testing.T) {
 	}
 }
 
-// TestNothingRunsAfterBoot checks that reused PIDs are ignored after a boot.
-func TestNothingRunsAfterBoot(t *testing.T) {
+// TestMachinesEndAtBoot checks that reused PIDs are ignored after a boot.
+func TestMachinesEndAtBoot(t *testing.T) {
 	w := newWorld(t)
 	l := launch(cpu(1))
 	machines := w.start(l)

@@ -106,9 +106,9 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestRefusesMoreThanTheMachineHas checks that the CPUs and the memory of this machine are given once:
-// sessions pay for their share, and all of them for no more than the machine.
-func TestRefusesMoreThanTheMachineHas(t *testing.T) {
+// TestRefusesMoreThanCapacity checks that CPUs and memory are assigned once: each session pays
+// for its share, and together they pay at most the machine's cost.
+func TestRefusesMoreThanCapacity(t *testing.T) {
 	w := newWorld(t, func(o *ProviderOptions) {
 		o.Machines = Machines{{Name: testName, VCPUs: 4, MemoryGiB: 64}}
 	})
@@ -286,9 +286,9 @@ func TestChargesSession(t *testing.T) {
 	}
 }
 
-// TestChargesNothingTwice checks that charges of sessions are subtracted from the listed machine
+// TestSubtractsSessionCharges checks that charges of sessions are subtracted from the listed machine
 // that they run on.
-func TestChargesNothingTwice(t *testing.T) {
+func TestSubtractsSessionCharges(t *testing.T) {
 	w := newWorld(t, withRates)
 	o := FleetOptions{Machines: w.p.options.Machines, Rates: w.p.options.Rates, Sessions: w.p}
 	o.Machines = append(slices.Clone(o.Machines), Machine{Name: "other", GPU: "L4", GPUs: 4, VCPUs: 8, MemoryGiB: 64})

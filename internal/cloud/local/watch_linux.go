@@ -124,7 +124,7 @@ func (m *machine) watcherReady(ctx context.Context, watcher Process) (bool, erro
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		alive := watcher.Alive()
 		busy, err := false, error(nil)
-		if _, missing := os.Stat(m.path(watcherLock)); missing == nil { // otherwise no watcher has come that far
+		if _, missing := os.Stat(m.path(watcherLock)); missing == nil { // otherwise no watcher has started yet
 			var lock *os.File
 			if lock, busy, err = lockedFile(m.path(watcherLock)); lock != nil {
 				err = lock.Close()
@@ -176,7 +176,7 @@ func (p *Provider) end(ctx context.Context, m *machine) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, context.DeadlineExceeded) { // it neither begins nor ends
+	if errors.Is(err, context.DeadlineExceeded) { // it neither starts nor ends
 		return m.forceEnd(ctx, s)
 	}
 	if err != nil {

@@ -160,12 +160,15 @@ func (s *server) line(model string) (fit.Line, bool) {
 
 // running is a batch that a server works on.
 type running struct {
-	items   []*Item
-	rows    int
-	started time.Time
-	gone    int // items whose callers have left
+	items          []*Item
+	rows           int
+	server         *server
+	options        Options // those at its start
+	started, ended time.Time
+	gone           int // items whose callers have left
 	// measured is true where the server's batch times were known before.
 	measured bool
+	ctx      context.Context
 	cancel   context.CancelFunc
 }
 

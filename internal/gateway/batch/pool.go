@@ -176,13 +176,21 @@ func (p *Pool) leave(it *Item) {
 
 // dispatch gives batches to free slots. The caller holds the lock.
 func (p *Pool) dispatch() {
+	for next := p.next(); next != nil; next = p.next() {
+		go p.run(next)
+	}
+}
+
+// next takes a batch for a free slot from the queue; nil where there is no slot, or no batch yet. The
+// caller holds the lock, and runs the batch.
+func (p *Pool) next() *running {
 	if !p.anyUsable() {
 		p.failQueued(ErrNoServer)
 	}
 	for {
 		s := p.freeServer()
 		if s == nil || len(p.order) == 0 {
-			return
+			return nil
 		}
 		q, now := p.order[0], time.Now()
 		if p.dropLate(q, s, now) {
@@ -190,9 +198,9 @@ func (p *Pool) dispatch() {
 		}
 		if d := p.worthWaiting(q, s, now); d > 0 {
 			p.wakeAfter(d)
-			return
+			return nil
 		}
-		p.start(s, p.take(q), now)
+		return p.start(s, p.take(q), now)
 	}
 }
 
@@ -239,10 +247,10 @@ func (p *Pool) take(q *queue) []*Item {
 	return items
 }
 
-// start sends a batch to a server. The caller holds the lock.
-func (p *Pool) start(s *server, items []*Item, now time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.o.Timeout)
-	r := &running{items: items, started: now, cancel: cancel}
+// start takes a slot of a server for a batch. The caller holds the lock.
+func (p *Pool) start(s *server, items []*Item, now time.Time) *running {
+	r := &running{items: items, server: s, started: now, options: p.o}
+	r.ctx, r.cancel = context.WithTimeout(context.Background(), p.o.Timeout)
 	for _, it := range items {
 		r.rows += it.Rows
 		it.run = r
@@ -250,37 +258,53 @@ func (p *Pool) start(s *server, items []*Item, now time.Time) {
 	_, r.measured = s.line(items[0].Model)
 	s.running[r] = struct{}{}
 	p.flying++
-	go p.run(ctx, s, r, p.o)
+	return r
 }
 
-// run exchanges a batch with a server and answers its items.
-func (p *Pool) run(ctx context.Context, s *server, r *running, o Options) {
+// run exchanges a batch with its server, and then the next one that is due.
+func (p *Pool) run(r *running) {
+	for r != nil {
+		r = p.exchange(r)
+	}
+}
+
+// exchange sends a batch and returns the next one. A server has nothing to do until it gets that, so
+// another goroutine divides and measures the answer.
+func (p *Pool) exchange(r *running) (next *running) {
 	defer r.cancel()
-	answer, err := o.Exchange(ctx, s.name, r.items)
-	ended := time.Now()
+	answer, err := r.options.Exchange(r.ctx, r.server.name, r.items)
+	r.ended = time.Now()
 	var notSent *NotSentError
 	again := errors.As(err, &notSent)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && errors.Is(r.ctx.Err(), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded
 	}
 	p.mu.Lock()
-	delete(s.running, r)
-	if err == nil {
-		s.estimator(r.items[0].Model).Add(r.rows, ended.Sub(r.started), ended)
-	}
+	defer p.mu.Unlock()
+	delete(r.server.running, r)
 	if again {
-		s.healthy = false
+		r.server.healthy = false
 	}
-	requeued := (again || err != nil && o.Idempotent && len(r.items) > 1) && p.requeue(r, !again)
+	requeued := (again || err != nil && r.options.Idempotent && len(r.items) > 1) && p.requeue(r, !again)
 	p.forgetDrained()
+	next = p.next()
 	p.dispatch()
-	p.mu.Unlock()
+	go p.finish(r, answer, err, requeued)
+	return next
+}
 
-	if o.Observe != nil {
-		o.Observe(Exchange{s.name, r.items[0].Model, r.items, r.rows, r.started, ended, err})
+// finish counts a batch that has ended, and answers its items unless they are queued again.
+func (p *Pool) finish(r *running, answer any, err error, requeued bool) {
+	if err == nil {
+		p.mu.Lock()
+		r.server.estimator(r.items[0].Model).Add(r.rows, r.ended.Sub(r.started), r.ended)
+		p.mu.Unlock()
+	}
+	if r.options.Observe != nil {
+		r.options.Observe(Exchange{r.server.name, r.items[0].Model, r.items, r.rows, r.started, r.ended, err})
 	}
 	if !requeued {
-		r.answer(o, answer, err)
+		r.answer(answer, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,10 +321,10 @@ func (p *Pool) notify() {
 }
 
 // answer gives the items of a batch their results.
-func (r *running) answer(o Options, answer any, err error) {
+func (r *running) answer(answer any, err error) {
 	var values []any
 	if err == nil {
-		values, err = o.Divide(r.items, answer)
+		values, err = r.options.Divide(r.items, answer)
 	}
 	for i, it := range r.items {
 		if err != nil {

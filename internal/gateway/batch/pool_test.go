@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -501,4 +502,60 @@ func TestStalledServerTimesOut(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(start))
 		}
 	})
+}
+
+// TestNextBatchGoesOutBeforeTheAnswerIsDivided: a server has nothing to do while the answers to the last
+// batch are divided, so that waits. On one processor a goroutine that is merely started would come second.
+func TestNextBatchGoesOutBeforeTheAnswerIsDivided(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const batches = 100
+	var mu sync.Mutex
+	var sent, divided []int // as numbers of events in their order
+	events := 0
+	note := func(list *[]int) {
+		mu.Lock()
+		defer mu.Unlock()
+		events++
+		*list = append(*list, events)
+	}
+	s := &sleeper{}
+	o := s.options(1)
+	divide := o.Divide
+	queued := make(chan struct{})
+	o.Exchange = func(context.Context, string, []*Item) (any, error) {
+		<-queued
+		note(&sent)
+		return nil, nil
+	}
+	o.Divide = func(items []*Item, answer any) ([]any, error) {
+		note(&divided)
+		return divide(items, answer)
+	}
+	p := New(o)
+	p.SetServers([]string{"a"}, 1)
+	var wg sync.WaitGroup
+	for i := range batches {
+		wg.Go(func() {
+			if got, err := p.Do(context.Background(), request(i)); err != nil || got != i {
+				t.Errorf("request %d: %v, %v", i, got, err)
+			}
+		})
+	}
+	for {
+		if n, _, _ := p.Queued(); n == batches-1 {
+			break
+		}
+		runtime.Gosched()
+	}
+	close(queued)
+	wg.Wait()
+	late := 0
+	for i := range batches - 1 {
+		if sent[i+1] > divided[i] {
+			late++
+		}
+	}
+	if late > batches/10 { // the scheduler may preempt a goroutine anywhere
+		t.Errorf("%d of %d batches went out after the answer before them was divided", late, batches-1)
+	}
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// PeriodChange is the change of the cost from the period before.
+// PeriodChange is the change of the cost against the previous period.
 type PeriodChange struct {
-	// Since and Until bound the period before: the same part of the previous month for costs
-	// since the first of a month, else as much time directly before.
+	// Since and Until bound the previous period: the same part of the previous month if the costs
+	// start on the first of a month, else an equal time directly before.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Unknown is why the periods are not compared; the amounts are null then.
+	// Unknown is the reason why the periods are not compared; the amounts are null then.
 	Unknown string `json:"unknown,omitempty"`
-	// Total is the cost of the period before, and Change the increase since.
+	// Total is the cost of the previous period, and Change the increase since.
 	Total  *money.Amount `json:"total_usd"`
 	Change *money.Amount `json:"change_usd"`
-	// UnknownSeconds is time of the period before that is not charged, see [Cost].
+	// UnknownSeconds is uncharged time of the previous period, see [Cost].
 	UnknownSeconds int64 `json:"unknown_seconds"`
-	// By is the dimension of Changes, which add up to Change, the largest first.
+	// By is the dimension of Changes, which sum to Change, the largest first.
 	By      ledger.Dimension `json:"by"`
 	Changes []Change         `json:"changes"`
 }
@@ -36,8 +36,8 @@ type Change struct {
 	Change money.Amount `json:"change_usd"`
 }
 
-// compare returns the change of costs from the period before by the first dimension of the
-// query, by team without any. Periods with a day of which nothing is recorded are not compared.
+// compare compares costs with the previous period by the first dimension of the query, by team
+// without any. Periods with an unrecorded day are not compared.
 func compare(ctx context.Context, s ledger.Store, q Query) (*PeriodChange, error) {
 	c := &PeriodChange{By: ledger.ByTeam, Changes: []Change{}}
 	if len(q.By) > 0 {
@@ -113,7 +113,7 @@ func periodBefore(since, until time.Time) (time.Time, time.Time) {
 	return before, earliest(before.Add(until.Sub(since)), since)
 }
 
-// unrecorded counts the days of a period of which nothing is recorded, and all days.
+// unrecorded counts the unrecorded days of a period, and all of its days.
 func unrecorded(ctx context.Context, s ledger.Store, since, until time.Time) (missing, days int, err error) {
 	sums, err := s.Sums(ctx, ledger.SumQuery{Since: since, Until: until, Granularity: ledger.Daily})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// charged is a ledger in which each team's machine costs so many dollars an hour on each day.
+// charged is a ledger in which each team's machine costs a number of dollars an hour on each day.
 func charged(t testing.TB, days int, hourly func(team string, day int) int64) *ledgertest.Store {
 	t.Helper()
 	store := ledgertest.NewStore()
@@ -43,8 +43,8 @@ func charged(t testing.TB, days int, hourly func(team string, day int) int64) *l
 	return store
 }
 
-// TestComparesWithPeriodBefore holds the change against costs that are read for each period and
-// subtracted, and its parts against the whole.
+// TestComparesWithPeriodBefore compares the change with the difference of two queries, and its
+// parts with their sum.
 func TestComparesWithPeriodBefore(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		prices := map[string][]int64{}
@@ -90,7 +90,7 @@ func TestComparesSamePartOfMonth(t *testing.T) {
 	}
 }
 
-// TestDoesNotCompareUnrecordedDays: days of which nothing is known are no days without costs.
+// TestDoesNotCompareUnrecordedDays checks that unrecorded days are not read as days without costs.
 func TestDoesNotCompareUnrecordedDays(t *testing.T) {
 	store := charged(t, 8, func(string, int) int64 { return 1 })
 	for name, since := range map[string]time.Time{

@@ -16,19 +16,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Attribution says to which lines of the ledger the charges of a bill belong. It is the one
-// judgment behind `bill show` and the corrections of `bill reconcile --post`, so that both
-// come to the same amounts by every dimension.
+// Attribution maps the charges of a bill to lines of the ledger. `bill show` and the corrections of
+// `bill reconcile --post` share it, so that their amounts agree in every dimension.
 //
-// A bill decides service, category, pricing, owner and purpose, as far as it says them; what
-// rounds observed of the resource on that day decides what a bill cannot say: the kind, the
-// duty, and owner, purpose and type where the bill has none.
+// The bill determines service, category, pricing, owner and purpose as far as it states them. The
+// observations of the resource on that day determine the rest: the kind, the duty, and owner,
+// purpose and type if the bill has none.
 type Attribution struct {
 	observed map[billKey][]ledger.ResourceDay
 }
 
-// NewAttribution reads the observations over [since, until) of the accounts of some rows of a bill.
-// It is false if there is no row.
+// NewAttribution reads the observations over [since, until) of the accounts in some rows of a bill.
+// It returns false if there is no row.
 func NewAttribution(ctx context.Context, s ledger.Store, rows iter.Seq[bill.Row], since, until time.Time,
 ) (*Attribution, bool, error) {
 	accounts, found := map[ledger.Account]bool{}, false
@@ -53,7 +52,7 @@ func observedOn(days []ledger.ResourceDay) *Attribution {
 	for _, d := range days {
 		observed := d.Accrued != 0 || d.Unknown.Seconds != 0 || d.UnpricedSeconds != 0
 		if !observed || d.Category == ledger.Committed {
-			continue // from a bill, or the cost of a commitment whatever runs
+			continue // from a bill, or the cost of a commitment
 		}
 		k := keyOf(d.Ref.Cloud, d.Ref.Account, d.Ref.ID, d.Day)
 		a.observed[k] = append(a.observed[k], d)
@@ -61,9 +60,9 @@ func observedOn(days []ledger.ResourceDay) *Attribution {
 	return a
 }
 
-// Rows yields rows of a bill with their lines. A row is divided where its resource did
-// several things on its day; the parts add up to it to the nano-dollar. An error ends it and
-// is put in err.
+// Rows yields rows of a bill with their lines. A row is divided if its resource had several duties
+// on that day; the parts sum to the row to the nano-dollar. An error ends the sequence and is
+// stored in err.
 func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger.Line, bill.Row] {
 	return func(yield func(ledger.Line, bill.Row) bool) {
 		for r := range rows {
@@ -90,8 +89,8 @@ func (a *Attribution) Rows(rows iter.Seq[bill.Row], err *error) iter.Seq2[ledger
 	}
 }
 
-// CategoryOf returns a charge's category among the five of an ML bill, by the duty of its line's
-// machine.
+// CategoryOf returns the category of a charge among the five of an ML bill, by the duty of its
+// line's machine.
 func CategoryOf(line *ledger.Line, r *bill.Row) bill.Category {
 	switch state := duty.State(line.Duty); {
 	case r.Category != bill.Compute:
@@ -104,7 +103,7 @@ func CategoryOf(line *ledger.Line, r *bill.Row) bill.Category {
 	return bill.Idle
 }
 
-// divided divides the costs of a row. Its bytes and lines stay with the first part.
+// divided divides the costs of a row. The first part keeps its bytes and lines.
 func divided(r bill.Row, shares []share) ([]bill.Row, error) {
 	parts := make([]bill.Row, len(shares))
 	for i := range parts {
@@ -130,7 +129,7 @@ func divided(r bill.Row, shares []share) ([]bill.Row, error) {
 	return parts, nil
 }
 
-// share is a line of the ledger that a part of a charge belongs to.
+// share is a ledger line with the weight of its part of a charge.
 type share struct {
 	line   ledger.Line
 	weight int64
@@ -145,8 +144,8 @@ func split(amount money.Amount, shares []share) ([]money.Amount, error) {
 	return money.Split(amount, weights)
 }
 
-// shares returns the lines that a charge belongs to, at least one, with positive weights. The
-// machine's duties divide it in proportion to their accruals.
+// shares returns the lines that a charge belongs to, at least one, with positive weights: the
+// machine's duties in proportion to their accruals.
 func (a *Attribution) shares(b *BilledDay) []share {
 	base := ledger.Line{
 		Ref:        inventory.Ref{Cloud: b.Cloud, Account: b.Account, Region: b.Region, ID: b.Resource},
@@ -162,7 +161,7 @@ func (a *Attribution) shares(b *BilledDay) []share {
 	}
 	weight := func(d ledger.ResourceDay) int64 { return int64(d.Accrued) }
 	same, others := partsOf(b, observed, weight)
-	if len(same) == 0 { // without prices the charge is divided by time
+	if len(same) == 0 { // without prices, divide by time
 		weight = func(d ledger.ResourceDay) int64 { return d.UnpricedSeconds }
 		same, others = partsOf(b, observed, weight)
 	}
@@ -193,9 +192,8 @@ func (a *Attribution) shares(b *BilledDay) []share {
 	return out
 }
 
-// partsOf returns the days of a resource that a charge can be for and that have a weight, and
-// the others. Of a machine whose tags changed within the day those with the charge's tags are
-// taken, if there are any.
+// partsOf returns the observed days of a resource that match a charge and have a weight, and the
+// others. If a machine's tags changed within the day, those with the charge's tags are preferred.
 func partsOf(b *BilledDay, observed []ledger.ResourceDay, weight func(ledger.ResourceDay) int64,
 ) (same, others []ledger.ResourceDay) {
 	var tagged []ledger.ResourceDay
@@ -215,8 +213,8 @@ func partsOf(b *BilledDay, observed []ledger.ResourceDay, weight func(ledger.Res
 	return same, others
 }
 
-// alike says whether a meter's category and that of a charge can be of one thing: a bill has
-// gateways, balancers and addresses among overhead and egress.
+// alike reports whether a meter and a charge may have the same subject by their categories: bills
+// list gateways, load balancers and addresses under overhead and egress.
 func alike(accrued, billed ledger.Category) bool {
 	one := func(c ledger.Category) ledger.Category {
 		if c == ledger.Compute || c == ledger.Storage {
@@ -227,7 +225,7 @@ func alike(accrued, billed ledger.Category) bool {
 	return one(accrued) == one(billed)
 }
 
-// merged returns attributes of a charge with those that were observed where it has none.
+// merged fills empty attributes of a charge from the observation.
 func merged(billed, observed ledger.Attributes) ledger.Attributes {
 	out := observed
 	out.Type = cmp.Or(observed.Type, billed.Type)
@@ -242,7 +240,7 @@ func merged(billed, observed ledger.Attributes) ledger.Attributes {
 	return out
 }
 
-// billKey is a resource's day under the name that bill and ledger share.
+// billKey is a resource's day, under the name that bill and ledger share.
 type billKey struct {
 	cloud, account, resource string
 	day                      time.Time
@@ -254,9 +252,9 @@ func keyOf(cloud, account, resource string, at time.Time) billKey {
 
 func (b *BilledDay) key() billKey { return keyOf(b.Cloud, b.Account, b.Resource, b.Day) }
 
-// BillID returns the name by which a bill and the inventory can be told to mean the same
-// resource: of an ARN what follows the type ("log-group:/aws/x:*" is "/aws/x"), of a
-// secret's without the six characters that its name was given, anything else as it is.
+// BillID returns a resource's name in the form that bill and inventory share: of an ARN the part
+// after the type ("log-group:/aws/x:*" becomes "/aws/x"), of a secret the name without its six
+// random characters, otherwise the ID itself.
 func BillID(id string) string {
 	parts := strings.SplitN(id, ":", 6)
 	if len(parts) < 6 || parts[0] != "arn" {

@@ -44,8 +44,8 @@ func (b *billRows) Rows(_ context.Context, q bill.Query) iter.Seq2[bill.Row, err
 	}
 }
 
-// drawnBill draws a restatement of the month's bill. Every account that has anything has usage
-// on the last day, so that the bill holds all days.
+// drawnBill generates a restatement of the month's bill. Every account with charges has usage on
+// the last day, so that the bill covers all days.
 func drawnBill(t *rapid.T, label string) []bill.Row {
 	amount := rapid.Int64Range(-5e9, 2e10)
 	row := rapid.Custom(func(t *rapid.T) bill.Row {
@@ -86,10 +86,9 @@ func drawnBill(t *rapid.T, label string) []bill.Row {
 	return rows
 }
 
-// TestPostedBillAgreesInEveryDimension posts a bill, its restatements and the other basis over
-// a ledger of observations. Whatever was posted before, the ledger comes to what a naive
-// addition of the rows says by all that a bill states itself, and to what `bill show` says by
-// every dimension.
+// TestPostedBillAgreesInEveryDimension posts a bill, its restatements and the other basis over a
+// ledger of observations. Whatever was posted before, the ledger equals a plain sum of the rows in
+// the dimensions that the bill states, and `bill show` in every dimension.
 func TestPostedBillAgreesInEveryDimension(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := ledgertest.NewStore()
@@ -129,7 +128,7 @@ func TestPostedBillAgreesInEveryDimension(t *testing.T) {
 				}
 				naive[d] = nonzero(sums)
 			}
-			if onBill { // else the account is as it was accrued
+			if onBill { // otherwise the account stays as accrued
 				for d, want := range naive {
 					if got := spentBy(t, store, d, end); !maps.Equal(got, want) {
 						t.Fatalf("by %q the ledger has %v, the bill's rows %v", d, got, want)
@@ -187,8 +186,8 @@ func nonzero(of map[string]money.Amount) map[string]money.Amount {
 	return of
 }
 
-// TestChargesKeepTheirOwners holds to which lines charges of an observed machine belong.
-func TestChargesKeepTheirOwners(t *testing.T) {
+// TestChargesKeepOwners checks which lines the charges of an observed machine are mapped to.
+func TestChargesKeepOwners(t *testing.T) {
 	ref := inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}
 	part := func(team, duty string, accrued money.Amount) ledger.ResourceDay {
 		return ledger.ResourceDay{

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// ErrNoEffectiveCost is returned where a bill lacks the effective cost of a charge.
+// ErrNoEffectiveCost is returned if a bill lacks the effective cost of a charge.
 var ErrNoEffectiveCost = errors.New("no effective cost")
 
 // Comparison compares the ledger with the imported bills.
@@ -25,10 +25,10 @@ type Comparison struct {
 	Ledger ledger.Store
 }
 
-// Reconcile compares the whole days of [since, until), and with post adds the differences to
-// the ledger as corrections. It returns what it found before them, with coverage notes, and
-// how many corrections it added. It returns [ErrNoEffectiveCost] where the basis is the
-// effective cost and a bill lacks it.
+// Reconcile compares the whole days of [since, until), and with post adds the differences to the
+// ledger as corrections. It returns the differences before, with coverage notes, and the number of
+// corrections. It returns [ErrNoEffectiveCost] if the basis is the effective cost and a bill lacks
+// it.
 func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis Basis, post bool) (*Reconciliation,
 	int, error) {
 	parts, late, err := c.parts(ctx, since, until, basis)
@@ -55,8 +55,8 @@ func (c Comparison) Reconcile(ctx context.Context, since, until time.Time, basis
 	return r, posted, err
 }
 
-// LateUsage returns notes on bills of other months with charges of the days of [since, until), and
-// on bills that begin then with charges of days outside their own period.
+// LateUsage returns notes on bills of other months with charges for days of [since, until), and on
+// bills within it with charges for days outside their period.
 func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]string, error) {
 	periods, err := c.Bills.Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
@@ -137,24 +137,23 @@ func (c Comparison) LateUsage(ctx context.Context, since, until time.Time) ([]st
 	return notes, nil
 }
 
-// billedPart is one account on the bill of one period: only that part can be compared with the
-// ledger. Charges that no bill covers have no drift.
+// billedPart is one account on the bill of one period, the unit of comparison. Charges without a
+// bill have no variance.
 type billedPart struct {
 	account  ledger.Account
 	from, to time.Time
 	days     []BilledDay
 }
 
-// parts reads the imported periods that overlap some days. A charge that another
-// period bills, because it came late, belongs to the period that holds its day. Late counts
-// the charges for days that are of no imported period.
+// parts reads the imported periods that overlap some days. A late charge on the bill of another
+// period belongs to the period of its day. late counts the charges for days of no imported period.
 func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Basis) (all []billedPart, late int,
 	err error) {
 	periods, err := c.Bills.Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the imported periods: %w", err)
 	}
-	// An account may be on the bills of several payers: they are one part.
+	// An account may be on the bills of several payers; they form one part.
 	type stretch struct {
 		account  ledger.Account
 		from, to time.Time
@@ -192,9 +191,9 @@ func (c Comparison) parts(ctx context.Context, since, until time.Time, basis Bas
 	return out, late, nil
 }
 
-// dayOf returns the days of the period that holds a row's day: its own, or where that does
-// not another one of the same billing account. A period that begins within a day, as those of
-// Google Cloud do, holds that day, and the period before it does not.
+// dayOf returns the days of the period that contains a row's day: the row's own period, or else
+// another one of the same billing account. A period that begins within a day, as for Google Cloud,
+// contains that day, and the previous period does not.
 func dayOf(periods []bill.Period, r bill.Row) (from, to time.Time, ok bool) {
 	for _, p := range periods {
 		start, end := p.Start.UTC().Truncate(day), p.Until().UTC().Truncate(day)
@@ -208,16 +207,15 @@ func dayOf(periods []bill.Period, r bill.Row) (from, to time.Time, ok bool) {
 	return from, to, ok
 }
 
-// withdrawal is an account with reconciled days that no imported bill holds any more.
+// withdrawal is an account with reconciled days that no imported bill covers any more.
 type withdrawal struct {
 	account ledger.Account
 	read    func(context.Context) ([]ledger.ResourceDay, error)
 	days    []ledger.ResourceDay
 }
 
-// withdrawn finds the days of [since, until) that were reconciled with a bill and that no
-// part holds any more, because the account or the period is gone from the bills. Their
-// corrections lost their reason, and the accrued cost counts again.
+// withdrawn finds the days of [since, until) that were reconciled with a bill that was removed
+// since. Their corrections are void, and the accrued cost counts again.
 func (c Comparison) withdrawn(ctx context.Context, parts []billedPart, since, until time.Time) ([]withdrawal, error) {
 	accounts, err := c.Ledger.Accounts(ctx)
 	if err != nil {
@@ -297,15 +295,14 @@ func (c Comparison) reconcile(ctx context.Context, parts []billedPart, gone []wi
 	return r, posted, nil
 }
 
-// cloudsOf are the clouds of FOCUS's service providers, in lower case.
+// cloudsOf maps FOCUS's service providers, in lower case, to clouds.
 var cloudsOf = map[string]string{
 	"aws": "aws", "amazon web services": "aws", "microsoft": "azure",
 	"microsoft azure": "azure", "google cloud": "gcp",
 	"oracle": "oracle",
 }
 
-// billedDay is a row of a bill as the ledger is held against it. Without a list cost
-// nothing is known of a discount.
+// billedDay converts a row of a bill for comparison. Without a list cost its discount is unknown.
 func billedDay(r bill.Row) BilledDay {
 	if r.Unknown.Has(bill.ListCost) {
 		r.Cost.List = r.Cost.Billed

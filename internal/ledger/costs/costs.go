@@ -1,5 +1,5 @@
-// Package costs reports on the ledger: [Spent] adds charges up, [Reconcile] compares them
-// with a bill, and [Units] divides them by the number of units.
+// Package costs reports on the ledger: [Spent] sums charges, [Reconcile] compares them with a bill,
+// and [Units] divides them by counted units.
 package costs
 
 import (
@@ -19,36 +19,35 @@ import (
 
 // Query selects costs.
 type Query struct {
-	// By are the dimensions to show costs by; none gives totals alone.
+	// By are the dimensions to group costs by; none yields only totals.
 	By []ledger.Dimension
-	// Since and Until bound the time, whole hours; both are needed.
+	// Since and Until bound the time in whole hours; both are required.
 	Since, Until time.Time
 	Granularity  ledger.Granularity
 	Filter       ledger.Filter
-	// Days asks for [Costs.Days] too, Compare for [Costs.Comparison].
+	// Days requests [Costs.Days], Compare [Costs.Comparison].
 	Days, Compare bool
 }
 
-// Costs are the costs of a time, at list price, as accrued and reconciled.
+// Costs are the costs of a period at list price, as accrued and reconciled.
 type Costs struct {
 	Since       time.Time          `json:"since"`
 	Until       time.Time          `json:"until"`
 	Granularity string             `json:"granularity"`
 	By          []ledger.Dimension `json:"by"`
-	// Rows are in order of period, then of cost, the largest first. They add up to
-	// Total.
+	// Rows are sorted by period, then by cost, the largest first. They sum to Total.
 	Rows  []Cost `json:"rows"`
 	Total Cost   `json:"total"`
-	// Comparison is the change from the period before; nil: not requested, see [Query.Compare].
+	// Comparison is the change against the previous period; nil if not requested, see
+	// [Query.Compare].
 	Comparison *PeriodChange `json:"against,omitempty"`
-	// Committed is the cost of commitments in that time whatever ran. It is not part of Total,
-	// which holds the covered usage at its list price.
+	// Committed is the cost of commitments in the period. It is not part of Total, which includes
+	// the covered usage at list price.
 	Committed money.Amount `json:"committed_usd"`
-	// Recorded says whether anything of the time was: amounts of zero are unknown where it
-	// is false.
+	// Recorded is false if nothing of the period was recorded: then zero amounts are unknown.
 	Recorded bool `json:"recorded"`
-	// Days are the days, by their midnight UTC, of which something is recorded: those
-	// between rounds and those with a charge. Nil: not requested, see [Query.Days].
+	// Days are the recorded days by their midnight UTC: those between rounds and those with a
+	// charge. Nil if not requested, see [Query.Days].
 	Days map[time.Time]bool `json:"-"`
 
 	Assumptions   []string `json:"assumptions"`
@@ -56,26 +55,23 @@ type Costs struct {
 	Changes       []string `json:"changes"`
 }
 
-// Cost is the cost of a period and its key values. Used, Wasted, CannotJudge and Other add up to
-// Amount.
+// Cost is the cost of a period and key. Used, Wasted, CannotJudge and Other sum to Amount.
 type Cost struct {
 	Period time.Time `json:"period"`
-	// Key holds a value for each dimension; empty is not known.
+	// Key holds a value for each dimension; empty is unknown.
 	Key []string `json:"key"`
-	// Used is compute that was busy, starved or warming; Wasted is compute that was idle, held or
-	// stalled, and reserved capacity, volumes and addresses that nothing used. CannotJudge is
-	// compute that was not measured; Other has no duty: storage, network, overhead that is not
-	// known to be unused.
+	// Used is compute that was busy, starved or warming. Wasted is compute that was idle, held or
+	// stalled, and unused reserved capacity, volumes and addresses. CannotJudge is unmeasured
+	// compute. Other has no duty: storage, network, and overhead not known to be unused.
 	Used money.Amount `json:"used_usd"`
-	// Starved and Warming are the parts of Used that waited for data, and that booted or
-	// loaded.
+	// Starved and Warming are the parts of Used that waited for data, and that booted or loaded.
 	Starved     money.Amount `json:"starved_usd"`
 	Warming     money.Amount `json:"warming_usd"`
 	Wasted      money.Amount `json:"wasted_usd"`
 	CannotJudge money.Amount `json:"cannot_judge_usd"`
 	Other       money.Amount `json:"other_usd"`
 	Amount      money.Amount `json:"total_usd"`
-	// UnknownSeconds is time, over all meters, of unknown state or price. It is not in Amount; it
+	// UnknownSeconds is the time of all meters with unknown state or price. It is not in Amount; it
 	// costs at most AtMost, which is null with a reason if a price is missing.
 	UnknownSeconds   int64         `json:"unknown_seconds"`
 	AtMost           *money.Amount `json:"unknown_at_most_usd"`
@@ -86,8 +82,8 @@ type Cost struct {
 // UnknownHours is UnknownSeconds in hours.
 func (c Cost) UnknownHours() float64 { return float64(c.UnknownSeconds) / 3600 }
 
-// Spent answers a query. The rows leave out the cost of commitments unless the
-// query asks for that category alone.
+// Spent answers a query. Rows exclude the cost of commitments unless the query selects only that
+// category.
 func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
 	if !q.Since.Before(q.Until) || !q.Since.Equal(q.Since.Truncate(time.Hour)) ||
@@ -129,8 +125,8 @@ func Spent(ctx context.Context, s ledger.Store, q Query) (*Costs, error) {
 	return c, nil
 }
 
-// Window returns the costs from since to a round, by the observations of that round alone, one Seen
-// for each account, see [ledger.Window]. It is nil if nothing was seen.
+// Window returns the costs from since to a round from the observations of that round alone, one
+// Seen per account, see [ledger.Window]. It is nil if nothing was observed.
 func Window(seen []ledger.Seen, since time.Time, by []ledger.Dimension) (*Costs, error) {
 	if len(seen) == 0 {
 		return nil, nil
@@ -151,7 +147,7 @@ func Window(seen []ledger.Seen, since time.Time, by []ledger.Dimension) (*Costs,
 
 const day = 24 * time.Hour
 
-// latest and earliest return one of two times.
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -166,7 +162,7 @@ func earliest(a, b time.Time) time.Time {
 	return b
 }
 
-// withFolded adds to dimensions those by which fold tells costs apart.
+// withFolded adds the dimensions that fold needs.
 func withFolded(by []ledger.Dimension) []ledger.Dimension {
 	out := slices.Clone(by)
 	for _, d := range []ledger.Dimension{ledger.ByDuty, ledger.ByCategory} {
@@ -184,16 +180,16 @@ func (q *Query) commitmentsOnly() bool {
 	})
 }
 
-// tally is a cost before it is printed.
+// tally accumulates a cost.
 type tally struct {
 	period                           time.Time
 	key                              []string
 	used, wasted, dark, other, total money.Amount
-	starved, warming                 money.Amount // of used
+	starved, warming                 money.Amount // parts of used
 	unknown                          ledger.Sums
 }
 
-// fold makes rows of sums that are kept apart by duty and category.
+// fold merges sums by duty and category into rows.
 func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	c := &Costs{
 		Since: q.Since, Until: q.Until, Granularity: cmp.Or(string(q.Granularity), "total"),
@@ -226,7 +222,7 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	}
 	sorted := make([]*tally, 0, len(rows))
 	for _, t := range rows {
-		if !t.nothing() { // such as accruals without a service, after a bill named it
+		if !t.nothing() { // for example an accrual without a service, after a bill named the service
 			sorted = append(sorted, t)
 		}
 	}
@@ -241,7 +237,7 @@ func fold(q Query, by []ledger.Dimension, sums []ledger.Sum) (*Costs, error) {
 	return c, nil
 }
 
-// add adds a sum of one duty. Compute without a duty comes from a bill, and no round saw it.
+// add adds a sum of one duty. Compute without a duty is from a bill and was never observed.
 func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error {
 	place := &t.used
 	var part *money.Amount
@@ -275,7 +271,7 @@ func (t *tally) add(s ledger.Sum, state string, category ledger.Category) error 
 	return err
 }
 
-// nothing says that there is no amount and no unknown time.
+// nothing reports whether there is no amount and no unknown time.
 func (t *tally) nothing() bool {
 	return t.used == 0 && t.wasted == 0 && t.dark == 0 && t.other == 0 && t.starved == 0 && t.warming == 0 &&
 		t.unknown == ledger.Sums{}
@@ -296,7 +292,7 @@ func (t *tally) cost() Cost {
 	return c
 }
 
-// explain adds the basis of the figures.
+// explain adds the assumptions of the costs.
 func (c *Costs) explain() {
 	c.Assumptions = []string{
 		"list prices as they were when each resource was seen; a discount shows only after `curfew bill reconcile`",

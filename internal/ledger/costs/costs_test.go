@@ -145,7 +145,7 @@ func TestCostsDocument(t *testing.T) {
 	}
 }
 
-func TestQueriesThatAreNone(t *testing.T) {
+func TestRejectsInvalidQueries(t *testing.T) {
 	store := ledgertest.NewStore()
 	for _, q := range []costs.Query{
 		{}, {Since: start, Until: start}, {Since: start.Add(time.Minute), Until: start.Add(time.Hour)},
@@ -169,9 +169,9 @@ func TestQueriesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestEveryNanoDollarIsKept: whatever is asked for, the rows add up to the total, the
-// total is that of every other question, and no time is counted twice.
-func TestEveryNanoDollarIsKept(t *testing.T) {
+// TestRowsSumToTotal checks for any query that the rows sum to the total, that the total
+// does not depend on the grouping, and that no time is counted twice.
+func TestRowsSumToTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := ledgertest.Deliveries(t, account, start)
 		store := ledgertest.NewStore()
@@ -187,7 +187,7 @@ func TestEveryNanoDollarIsKept(t *testing.T) {
 			timed[e.Hour.Format(time.RFC3339)+e.Ref.String()+e.Meter] += e.Seconds
 		}
 		for k, s := range timed {
-			if s < 0 || s > 3600+60*60 { // a run may be billed for a minute, and an hour has at most 60 of them
+			if s < 0 || s > 3600+60*60 { // a run is billed for at least a minute, and an hour has at most 60 of them
 				t.Fatalf("%s has %d seconds", k, s)
 			}
 		}

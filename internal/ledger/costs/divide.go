@@ -14,20 +14,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// MachineHour is the charge of a machine for an hour.
+// MachineHour is the charge for a machine in one hour.
 type MachineHour struct {
-	// Resource is the machine's identifier, Ref its whole identity, Type its machine type.
+	// Resource is the machine's identifier, Ref its full reference, Type its machine type.
 	Resource string
 	Ref      string
 	Type     string
 	Hour     time.Time
 	Amount   money.Amount
-	// Seconds are those that its compute was charged for.
+	// Seconds is the charged compute time.
 	Seconds int64
 }
 
-// MachineHours returns the charges of resources for each hour, in order of time. The correction of
-// a day by a reconciliation is divided among the hours of the day by their costs.
+// MachineHours returns the hourly charges of resources in time order. A reconciliation corrects a
+// whole day; it is divided among the hours of the day by their costs.
 func MachineHours(ctx context.Context, s ledger.Store, since, until time.Time) ([]MachineHour, error) {
 	by := []ledger.Dimension{ledger.ByResource, ledger.ByCategory, ledger.ByType}
 	sums, err := s.Sums(ctx, ledger.SumQuery{By: by, Since: since, Until: until, Granularity: ledger.Hourly})
@@ -68,8 +68,8 @@ func MachineHours(ctx context.Context, s ledger.Store, since, until time.Time) (
 	return out, nil
 }
 
-// spread takes the corrections of reconciliations out of the first hour of each day, if the ledger
-// has it, and divides them among the hours of the day.
+// spread moves corrections of reconciliations from the first hour of each day, if the ledger has
+// it, to all hours of the day.
 func spread(ctx context.Context, s ledger.Store, since, until time.Time, hours map[machineHour]*MachineHour) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil {
@@ -118,9 +118,9 @@ func spread(ctx context.Context, s ledger.Store, since, until time.Time, hours m
 	return nil
 }
 
-// Divide divides what machines were charged for each hour among those who held their GPUs.
-// Of a machine of which nothing was seen all is unallocated, and unknown. Machines without
-// GPUs, and such as nothing was ever seen of, are left out.
+// Divide divides the hourly charges of machines among the tenants of their GPUs. A machine without
+// observations is unallocated and unknown. Machines without GPUs, and those never observed, are
+// left out.
 func (t *Tenancy) Divide(since, until time.Time, charged []MachineHour) (*Divided, error) {
 	out := &Divided{Since: since, Until: until, Tenants: true}
 	machines := map[string]*division{}
@@ -150,19 +150,19 @@ func (t *Tenancy) Divide(since, until time.Time, charged []MachineHour) (*Divide
 	return out, nil
 }
 
-// division is a machine while its hours are added.
+// division accumulates the hours of one machine.
 type division struct {
 	machine DividedMachine
 	rows    map[Tenant]*Allocated
 }
 
-// add divides an hour twice: by request, and by use.
+// add divides an hour by request and by use.
 func (d *division) add(h MachineHour, o *occupied) error {
 	m := &d.machine
 	seconds, known := h.Seconds, int64(0)
 	var tenants []Tenant
 	if o != nil {
-		// What was charged for a part of the time that a machine was there stands for all of it.
+		// A charge for part of the time that a machine existed represents all of it.
 		if tenants = o.sorted(); seconds > 0 {
 			seconds = max(seconds, o.seen)
 		}
@@ -172,7 +172,7 @@ func (d *division) add(h MachineHour, o *occupied) error {
 		}
 	}
 	whole := int64(m.GPUs) * WholeGPU * seconds
-	// A charge without time is a correction of a whole day, and no workload's.
+	// A charge without time is a correction of a whole day and belongs to no workload.
 	if whole == 0 {
 		tenants, known, whole = nil, 0, 1
 	}
@@ -186,7 +186,7 @@ func (d *division) add(h MachineHour, o *occupied) error {
 	free := max(whole-requested, 0)
 	unknown := min(max(whole-known, 0), free)
 	requests = append(requests, unknown, free-unknown)
-	// Time of GPUs that nothing measured is used by an unknown part.
+	// The use of unmeasured GPU time is unknown.
 	dark := requested - measured + unknown
 	uses = append(uses, min(dark, max(whole-used, 0)), max(whole-used-dark, 0))
 	byRequest, err := money.Split(h.Amount, requests)
@@ -216,7 +216,7 @@ func (d *division) add(h MachineHour, o *occupied) error {
 			to *int64
 			v  int64
 		}{{&row.Requested, t.requested}, {&row.Measured, t.measured}, {&row.UsedGPU, t.byUse}} {
-			*sum.to += ratio(sum.v, h.Seconds, max(seconds, 1)) // of the time that is charged
+			*sum.to += ratio(sum.v, h.Seconds, max(seconds, 1)) // of the charged time
 		}
 		row.Split = row.Split || t.split
 		parts := []money.Amount{0, 0, byRequest[i]}
@@ -264,8 +264,7 @@ func ratio(a, b, c int64) int64 {
 // Groups are the groups of tenants that can be shown.
 var Groups = []string{"pod", "controller", "namespace", "team", "project", "user"}
 
-// Group returns the name under which a tenant is shown by one of [Groups]. Empty is not
-// known.
+// Group returns a tenant's name in one of [Groups]. Empty is unknown.
 func (t Tenant) Group(by string) string {
 	switch by {
 	case "controller":
@@ -284,7 +283,7 @@ func (t Tenant) Group(by string) string {
 	return t.Name()
 }
 
-// Group adds up the workloads of each machine by one of [Groups], and all of them in
+// Group merges the workloads of each machine by one of [Groups], and those of all machines into
 // [Divided.Totals].
 func (d *Divided) Group(by string) error {
 	var all []Allocated
@@ -303,7 +302,7 @@ func (d *Divided) Group(by string) error {
 	return nil
 }
 
-// grouped adds rows up by one of [Groups]; empty: by the names that they have.
+// grouped merges rows by one of [Groups]; empty for their own names.
 func grouped(rows []Allocated, by string) ([]Allocated, error) {
 	var out []Allocated
 	known := map[string]int{}

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// openbPod is a pod of Alibaba's trace of shared GPUs: it holds GPUs, or milli of one, for
+// openbPod is a pod of Alibaba's trace of shared GPUs: it holds GPUs, or thousandths of one, for
 // some seconds.
 type openbPod struct {
 	name        string
@@ -60,10 +60,10 @@ func openb(t *testing.T, since, until int64) []openbPod {
 	return out
 }
 
-// TestTenancyOfARealCluster places the pods of a real cluster, of which most request a part of
-// a GPU, on machines with eight GPUs, in the first place that is free. By the hour each pod
-// has to pay what its GPU time costs, and a free GPU is unallocated.
-func TestTenancyOfARealCluster(t *testing.T) {
+// TestTenancyOfRealCluster places the pods of a real cluster, most of which request part of a GPU,
+// on machines with eight GPUs, first fit. Each pod must pay for its GPU time by the hour, and free
+// GPUs are unallocated.
+func TestTenancyOfRealCluster(t *testing.T) {
 	const (
 		hour  = 3600
 		until = 12_902_400 / hour * hour
@@ -72,7 +72,7 @@ func TestTenancyOfARealCluster(t *testing.T) {
 		price = 24 * money.USD // an hour of a machine
 	)
 	pods := openb(t, since, until)
-	type gpu struct{ free map[int64]int64 } // milli that are taken, by the second in which they are free again
+	type gpu struct{ free map[int64]int64 } // allocated thousandths, by the second at which they are freed
 	var machines [][gpus]gpu
 	taken := func(g gpu, at int64) (milli int64) {
 		for end, m := range g.free {
@@ -181,7 +181,7 @@ func TestTenancyOfARealCluster(t *testing.T) {
 		if off < 0 {
 			off = -off
 		}
-		// Presence is counted in millionths of an hour, and dollars are rounded each hour.
+		// Presence is counted in millionths of an hour, and dollars are rounded hourly.
 		if worst = max(worst, off); off > 1e-6*float64(price)*120 {
 			t.Errorf("%s pays %s, want %s", w.Workload, w.Amount, money.Amount(want))
 		}

@@ -15,13 +15,13 @@ import (
 // prices.
 const driftDays = 14
 
-// paidApart are reasons why a bill differs that say something about the price; where
-// any other is among a day's, the day says nothing about it.
-var paidApart = map[Reason]bool{Discounted: true, Unexplained: true, RoundingCents: true, CoveredBy: true}
+// priceReasons are the reasons for a variance that concern the price. A day with any other reason is
+// no evidence of the price.
+var priceReasons = map[Reason]bool{Discounted: true, Unexplained: true, RoundingCents: true, CoveredBy: true}
 
-// PriceDrift returns the variance between the billed and the accrued price of a resource, as
-// a share of the accrued one: 0.1 is 10 % more than list price. It is nil where no bill of
-// the last 14 days is imported.
+// PriceDrift returns the variance between the billed and the accrued price of a resource as a share
+// of the accrued one: 0.1 is 10% above list price. It is nil if no bill of the last 14 days is
+// imported.
 func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*inventory.Resource) inventory.Fact[float64],
 	error) {
 	until := now.UTC().Truncate(24 * time.Hour)
@@ -37,7 +37,7 @@ func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*invent
 	accrued, billed := map[key]money.Amount{}, map[key]money.Amount{}
 	for _, row := range r.Rows {
 		if row.Resource == "" || row.Accrued <= 0 || row.Billed <= 0 ||
-			slices.ContainsFunc(row.Causes, func(cause Cause) bool { return !paidApart[cause.Reason] }) {
+			slices.ContainsFunc(row.Causes, func(cause Cause) bool { return !priceReasons[cause.Reason] }) {
 			continue
 		}
 		k := key{row.Account, row.Resource}
@@ -57,8 +57,8 @@ func (c Comparison) PriceDrift(ctx context.Context, now time.Time) (func(*invent
 	}, nil
 }
 
-// drift returns the rate that is paid over the catalog's less 1, and whether both are known:
-// an amount that is not above zero is not.
+// drift returns the ratio of the paid to the catalog rate, less 1, and whether both are known; an
+// amount that is not positive is unknown.
 func drift(catalog, paid money.Amount) (float64, bool) {
 	if catalog <= 0 || paid <= 0 {
 		return 0, false

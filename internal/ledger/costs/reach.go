@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// reached is the time that is recorded of several parts, from the earliest first round to
-// the latest newest one.
+// reached is the recorded time of several parts, from the earliest first round to the latest last
+// one.
 type reached struct{ first, last time.Time }
 
 func (r reached) with(p ledger.Reach) reached {
@@ -26,8 +26,8 @@ func (r reached) with(p ledger.Reach) reached {
 // one of them names.
 const maxReachNotes, maxKindNames = 8, 3
 
-// limits notes which parts of the time that was asked for nothing was recorded of: before
-// the first round of an account or region, and after the newest by more than [MaxGap].
+// limits notes the unrecorded parts of the requested time: before the first round of an account or
+// region, and more than [MaxGap] after the last.
 func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) error {
 	accounts, err := s.Accounts(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *Costs) limits(ctx context.Context, s ledger.Store, f ledger.Filter) err
 	return nil
 }
 
-// unrecorded returns the unrecorded parts of an account: all of it, else some of its regions, else
-// some of its kinds.
+// unrecorded returns the unrecorded parts of an account: the whole account, else some regions, else
+// some kinds.
 func (c *Costs) unrecorded(account string, parts []ledger.Reach) []string {
 	var all reached
 	regions, kinds := map[string]reached{}, map[string]reached{}

@@ -12,9 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
 )
 
-// TestCostsSayWhatTheyLack: time and places that no round speaks of are not shown as if
-// nothing had been spent.
-func TestCostsSayWhatTheyLack(t *testing.T) {
+// TestCostsNoteUnrecordedTime checks that unrecorded time and regions are noted, not shown as free.
+func TestCostsNoteUnrecordedTime(t *testing.T) {
 	machines, disks := ledger.Part{
 		Region: "us-east-1", Kind: inventory.KindInstance,
 	}, ledger.Part{Region: "us-east-1", Kind: inventory.KindVolume}
@@ -28,7 +27,7 @@ func TestCostsSayWhatTheyLack(t *testing.T) {
 		name   string
 		looks  []look
 		filter string
-		want   string // notes from hour 10 to 20, without their end
+		want   string // notes on hours 10 to 20, without their ends
 		known  bool
 	}{
 		{"no round", nil, "", "nothing was recorded in this time", false},

@@ -14,50 +14,49 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// BilledDay is the bill of one resource and day, by all fields below that agree. Amounts are exact
-// to the nano-dollar, rounded once.
+// BilledDay is the bill of one resource on one day, summed over rows with equal fields below.
+// Amounts are exact to the nano-dollar, rounded once.
 type BilledDay struct {
 	Cloud, Account, Region string
-	// Resource is the bill's ResourceId: an identifier or an ARN; empty where the bill
-	// names none.
+	// Resource is the bill's ResourceId: an identifier or an ARN; empty if the bill names none.
 	Resource string
 	Day      time.Time
 	// Period is the start of the billing period.
 	Period         time.Time
 	Service        string
 	ChargeCategory ledger.ChargeCategory
-	// Pricing is FOCUS's PricingCategory, empty where the bill has none.
+	// Pricing is FOCUS's PricingCategory; empty if the bill has none.
 	Pricing ledger.Pricing
-	// Category is where the charge belongs, as far as the bill tells; may be empty.
+	// Category is the category as far as the bill tells; may be empty.
 	Category ledger.Category
-	// Attributes are those that the bill's tags and meters give.
+	// Attributes come from the bill's tags and meters.
 	Attributes              ledger.Attributes
 	Billed, Effective, List money.Amount
 	// CommitmentStatus is FOCUS's CommitmentDiscountStatus: "Used", "Unused" or empty.
 	CommitmentStatus string
-	// Unused is true if the bill says that nothing used the paid capacity.
+	// Unused is true if the bill marks the paid capacity as unused.
 	Unused   bool
 	Currency string
 }
 
-// Basis is which cost of the bill the ledger is held against.
+// Basis selects the cost column of the bill to compare with.
 type Basis string
 
-// The bases. The zero value is BilledCost: the total of the invoice. EffectiveCost spreads the cost
-// of commitments over the usage they cover.
+// The bases. The zero value is BilledCost, the total of the invoice. EffectiveCost spreads the cost
+// of commitments over the covered usage.
 const (
 	BilledCost    Basis = ""
 	EffectiveCost Basis = "effective"
 )
 
-// Reason is why accrued and billed differ.
+// Reason is the reason of a variance.
 type Reason string
 
 // The reasons.
 const (
-	NotBilledYet  Reason = "not billed yet"      // the day is after the newest of the bill
-	NotBilled     Reason = "not in the bill"     // accrued, and the bill has nothing of it
-	NotObserved   Reason = "not observed"        // billed, and no round saw it
+	NotBilledYet  Reason = "not billed yet"      // the day is after the last day of the bill
+	NotBilled     Reason = "not in the bill"     // accrued, but not on the bill
+	NotObserved   Reason = "not observed"        // billed, but never observed
 	NoResource    Reason = "no resource named"   // the bill does not name its subject
 	CreditOrFund  Reason = "credit"              // FOCUS Credit
 	Taxes         Reason = "tax"                 // FOCUS Tax
@@ -68,50 +67,49 @@ const (
 	NoPrice       Reason = "no price"            // a meter without a price in the book
 	UnknownTime   Reason = "unknown time"        // time between observations
 	RoundingCents Reason = "rounding"            // at most a cent a day
-	Unexplained   Reason = "other usage"         // what rounds do not see: requests, transfer, another price
+	Unexplained   Reason = "other usage"         // not observable by rounds: requests, transfer, another price
 )
 
-// Cause is a part of a drift with its reason.
+// Cause is a part of a variance with its reason.
 type Cause struct {
 	Reason Reason       `json:"reason"`
 	Amount money.Amount `json:"amount_usd"`
 }
 
-// Drift is accrued against billed of one resource and day. Accrued and the causes add up
-// to Billed.
+// Drift is the variance of one resource on one day. Accrued and the causes sum to Billed.
 type Drift struct {
 	Account  string    `json:"account"`
-	Resource string    `json:"resource"` // empty: the bill names none
+	Resource string    `json:"resource"` // empty if the bill names none
 	Day      time.Time `json:"day"`
 	Service  string    `json:"service,omitempty"`
-	// Accrued is at list price, Reconciled what earlier reconciliations added.
+	// Accrued is at list price; Reconciled is the sum of earlier reconciliations.
 	Accrued    money.Amount `json:"accrued_usd"`
 	Reconciled money.Amount `json:"reconciled_usd"`
 	Billed     money.Amount `json:"billed_usd"`
-	// Drift is Billed less the other two: what no reconciliation has brought in yet.
+	// Drift is Billed less the other two: the variance that is not yet posted.
 	Drift  money.Amount `json:"drift_usd"`
 	Causes []Cause      `json:"causes"`
 
 	parts    []ledger.ResourceDay
 	billed   []BilledDay
 	observed *Attribution
-	// through is the end of the last day that the bill holds of the account.
+	// through is the end of the account's last day on the bill.
 	through time.Time
-	// costs of billed, on the basis that was asked for.
+	// the costs of billed, on the requested basis
 	costs []money.Amount
 }
 
-// Reconciliation is accrued against billed.
+// Reconciliation is the comparison of accrued and billed costs.
 type Reconciliation struct {
 	Basis string  `json:"basis"`
 	Rows  []Drift `json:"rows"`
-	// The totals add up over the rows; Causes by reason, in order of size.
+	// The totals are sums over the rows; Causes are by reason, the largest first.
 	Accrued    money.Amount `json:"accrued_usd"`
 	Reconciled money.Amount `json:"reconciled_usd"`
 	Billed     money.Amount `json:"billed_usd"`
 	Drift      money.Amount `json:"drift_usd"`
 	Causes     []Cause      `json:"causes"`
-	// BilledThrough is the end of the last day that the bill holds.
+	// BilledThrough is the end of the last day on the bill.
 	BilledThrough time.Time `json:"billed_through"`
 
 	Assumptions   []string `json:"assumptions"`
@@ -119,10 +117,9 @@ type Reconciliation struct {
 	Changes       []string `json:"changes"`
 }
 
-// Reconcile compares accrued costs with a bill, resource by resource and day by day.
-// through is the end of the last day that the bill holds, of an account that of its own
-// last day; later accruals are not billed yet. A bill in another currency than US
-// dollars is an error.
+// Reconcile compares accrued costs with a bill, by resource and day. through is the end of the last
+// day on the bill; for an account, of its own last day. Later accruals are not billed yet. A bill
+// in a currency other than US dollars is an error.
 func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time, basis Basis) (*Reconciliation,
 	error) {
 	rows, ends := map[billKey]*Drift{}, map[string]time.Time{}
@@ -184,7 +181,7 @@ func Reconcile(accrued []ledger.ResourceDay, bill []BilledDay, through time.Time
 	return out, nil
 }
 
-// causes lists reasons with an amount, the largest first.
+// causes lists nonzero reasons, the largest first.
 func causes(by map[Reason]money.Amount) []Cause {
 	out := []Cause{}
 	for _, r := range slices.Sorted(maps.Keys(by)) {
@@ -198,7 +195,7 @@ func causes(by map[Reason]money.Amount) []Cause {
 
 func size(d money.Amount) money.Amount { return max(d, -d) }
 
-// settle finds the drift of a row and its causes.
+// settle sets the variance of a row and its causes.
 func (d *Drift) settle(basis Basis) error {
 	why := map[Reason]money.Amount{}
 	var accrued, reconciled, billed, list, most money.Amount
@@ -269,7 +266,7 @@ func (d *Drift) settle(basis Basis) error {
 	return errs
 }
 
-// explain says what the reconciliation rests on.
+// explain adds the assumptions of the reconciliation.
 func (r *Reconciliation) explain() {
 	r.Assumptions = []string{
 		"accrued is at list price, billed is FOCUS's " + map[string]string{
@@ -287,11 +284,11 @@ func (r *Reconciliation) explain() {
 	}
 }
 
-// Corrections returns the entries that bring the ledger to the bill: of each resource and day
-// the difference between the lines to which the bill's charges belong and the lines that the
-// ledger has, reconciled before or not. What is not billed yet, or not any more, comes to what
-// was accrued. Posting them and reconciling again leaves nothing to correct; a restated bill,
-// or one on another basis, takes the place of the former.
+// Corrections returns the entries that make the ledger equal to the bill: for each resource and
+// day, the difference between the bill's charges by line and the ledger's lines, reconciled or not.
+// Days that are not billed yet, or not any more, return to the accrued cost. After posting them
+// another reconciliation has nothing to correct; a restated bill or another basis replaces the
+// former.
 func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
 	var out []ledger.Entry
 	for i := range r.Rows {
@@ -305,7 +302,7 @@ func (r *Reconciliation) Corrections() ([]ledger.Entry, error) {
 	return out, nil
 }
 
-// notBilled says that the bill does not hold the row's day, so that it stays as accrued.
+// notBilled reports whether the bill lacks the row's day, which then stays as accrued.
 func (d *Drift) notBilled() bool { return len(d.billed) == 0 && !d.Day.Before(d.through) }
 
 // corrections returns the entries of one row.
@@ -364,7 +361,7 @@ func (d *Drift) corrections() ([]ledger.Entry, error) {
 	return out, nil
 }
 
-// why explains the entries of a row.
+// why returns the explanation stored with the entries of a row.
 func (d *Drift) why() string {
 	var why []string
 	for _, c := range d.Causes {
@@ -376,9 +373,9 @@ func (d *Drift) why() string {
 	return strings.Join(why, ", ")
 }
 
-// ReconcileAccount reconciles the ledger of an account over the whole days of [from, to)
-// with a bill, and where post is true adds the corrections. It returns what it found
-// before them, and how many entries it added.
+// ReconcileAccount reconciles the ledger of an account over the whole days of [from, to) with a
+// bill, and with post adds the corrections. It returns the differences before, and the number of
+// added entries.
 func ReconcileAccount(ctx context.Context, s ledger.Store, a ledger.Account, bill []BilledDay, from, to,
 	through time.Time, basis Basis, post bool) (*Reconciliation, int, error) {
 	read := func(ctx context.Context) ([]ledger.ResourceDay, error) { return s.ResourceDays(ctx, a, from, to) }

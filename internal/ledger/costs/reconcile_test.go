@@ -50,7 +50,7 @@ func TestReconcile(t *testing.T) {
 		basis   costs.Basis
 		drift   string
 		causes  string
-		posted  string // what corrections add up to
+		posted  string // the sum of the corrections
 	}{
 		{"the same", accrued(10 * usd), billed(10*usd, 10*usd), "", "0.00", "", "0.00"},
 		{
@@ -152,9 +152,9 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-// TestAccountsAreBilledAtTheirOwnTime: what one account's bill does not hold yet stays as
-// it was accrued, however far another's has come.
-func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
+// TestUnbilledDaysStayAccrued checks that days after the last one on an account's bill stay
+// as accrued, even if another account's bill is further.
+func TestUnbilledDaysStayAccrued(t *testing.T) {
 	day := func(account string, day int) (ledger.ResourceDay, costs.BilledDay) {
 		at := start.AddDate(0, 0, day)
 		return ledger.ResourceDay{
@@ -202,9 +202,9 @@ func TestAccountsAreBilledAtTheirOwnTime(t *testing.T) {
 	}
 }
 
-// TestReconciledIsBilled: after the corrections the ledger is the bill, every row's
-// causes explain its drift, and there is nothing to correct any more.
-func TestReconciledIsBilled(t *testing.T) {
+// TestReconciledLedgerEqualsBill checks that after posting the ledger equals the bill, that each row's
+// causes explain its variance, and that nothing is left to correct.
+func TestReconciledLedgerEqualsBill(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := ledgertest.NewStore()
 		for _, d := range ledgertest.Deliveries(t, account, start) {
@@ -256,8 +256,8 @@ func TestReconciledIsBilled(t *testing.T) {
 	})
 }
 
-// TestReconcileKeepsAccruals: a late round after a reconciliation still accrues what the
-// observations say, and the corrections to the bill stay visible separately.
+// TestReconcileKeepsAccruals checks that a late round after a reconciliation still accrues, and
+// that corrections stay separate.
 func TestReconcileKeepsAccruals(t *testing.T) {
 	store := ledgertest.NewStore()
 	for _, h := range []int{1, 2} {

@@ -16,59 +16,56 @@ import (
 // Share is a workload's part of a machine over the time of a cost.
 type Share struct {
 	Workload string
-	// Part over Of is the share of the machine that was allocated to it, 0 to 1: GPUs of
-	// a machine (3 of 8), MIG slices of a GPU (2 of 7), seconds of a time slice, or a
-	// request of a fraction. Of must be positive.
+	// Part over Of is the allocated share of the machine, 0 to 1: GPUs of a machine (3 of 8), MIG
+	// slices of a GPU (2 of 7), seconds of a time slice, or a requested fraction. Of must be
+	// positive.
 	Part, Of int64
-	// Used over UsedOf is the share of its allocation that it used, 0 to 1; UsedOf 0 is
-	// not known.
+	// Used over UsedOf is the used share of its allocation, 0 to 1; UsedOf 0 is unknown.
 	Used, UsedOf int64
 }
 
-// Allocated is the cost of a share. Used, Idle and CannotJudge add up to Amount.
+// Allocated is the cost of a share. Used, Idle and CannotJudge sum to Amount.
 type Allocated struct {
 	WorkloadCost
-	// The rest is there where the shares were measured, see [Tenancy].
+	// The following fields are set if the shares were measured, see [Tenancy].
 	Tenant Tenant
-	// ByUse is its part of the cost by what it used, beyond its request as well.
+	// ByUse is its part of the cost by use, including use beyond its request.
 	ByUse money.Amount
-	// Requested, Measured and UsedGPU are GPU time in parts of a GPU ([WholeGPU]) times
-	// seconds: what it had by its request, of how much of that the use is known, and what it
-	// used.
+	// Requested, Measured and UsedGPU are GPU time in parts of a GPU ([WholeGPU]) times seconds:
+	// the request, the part of it with a known use, and the use.
 	Requested, Measured, UsedGPU int64
-	// Split says that a part of the use is that of the whole GPU, divided by request.
+	// Split is true if part of the use was measured for the whole GPU and divided by request.
 	Split bool
 }
 
-// WorkloadCost is a workload's part of a machine's cost. Used, Idle and CannotJudge
-// (unmeasured) add up to Amount.
+// WorkloadCost is a workload's part of a machine's cost. Used, Idle and CannotJudge (unmeasured)
+// sum to Amount.
 type WorkloadCost struct {
 	Workload string       `json:"workload"`
 	Amount   money.Amount `json:"total_usd"`
-	// Used is the dollars of used time.
+	// Used is the cost of used time.
 	Used money.Amount `json:"used_usd"`
-	// Idle is the dollars of idle time.
+	// Idle is the cost of idle time.
 	Idle money.Amount `json:"idle_usd"`
-	// CannotJudge is the dollars of unmeasured time.
+	// CannotJudge is the cost of unmeasured time.
 	CannotJudge money.Amount `json:"cannot_judge_usd"`
 }
 
-// Allocation is a machine's cost divided among its workloads. The workloads and
-// Unallocated add up to the cost.
+// Allocation is a machine's cost divided among its workloads. The workloads and Unallocated sum to
+// the cost.
 type Allocation struct {
 	Workloads   []Allocated
 	Unallocated money.Amount
-	// Over says that more than the whole machine was allocated, and how it was divided;
-	// empty where it was not.
+	// Over states that more than the whole machine was allocated, and how it was divided; empty
+	// otherwise.
 	Over string
 }
 
-// Split divides a machine's cost among its workloads by what was allocated to each.
-// The rest is Unallocated; where more than the whole was (time slices
-// and requests that overlap), each gets its share of the sum, so that no workload pays
-// more than the machine costs and nothing is negative. Parts are exact by largest
-// remainder. A negative cost, a share outside 0 to 1 and shares whose common
-// denominator is over 2^63 are errors.
+// Split divides a machine's cost among its workloads by allocation. The rest is Unallocated. If
+// more than the whole was allocated (overlapping time slices and requests), each pays its share of
+// the sum, so that no workload pays more than the machine costs and nothing is negative. Parts are
+// exact by largest remainder. A negative cost, a share outside 0 to 1 and a common denominator over
+// 2^63 are errors.
 func Split(cost money.Amount, shares []Share) (Allocation, error) {
 	if cost < 0 {
 		return Allocation{}, fmt.Errorf("split %s: a machine's cost is not negative", cost)
@@ -136,12 +133,12 @@ func gcd(a, b int64) int64 {
 // Divided is the cost of machines, divided among the workloads that shared them.
 type Divided struct {
 	Since, Until time.Time
-	// Machines are in order of cost, the highest first.
+	// Machines are sorted by cost, the highest first.
 	Machines []DividedMachine
 	// Uncharged are the machines without a charge in that time.
 	Uncharged []string
-	// Tenants says that the shares were measured, Totals are those of each workload over all
-	// machines, see [Divided.Group].
+	// Tenants is true if the shares were measured. Totals are per workload over all machines, see
+	// [Divided.Group].
 	Tenants bool
 	Totals  []Allocated
 }
@@ -151,17 +148,17 @@ type DividedMachine struct {
 	Resource string
 	Amount   money.Amount
 	Allocation
-	// The rest is there where the shares were measured, see [Tenancy]. GPUs is how many the
-	// machine has.
+	// The following fields are set if the shares were measured, see [Tenancy]. GPUs is the number
+	// of GPUs.
 	GPUs int
-	// Unknown is the part of Unallocated of which nothing says who held the GPUs.
+	// Unknown is the part of Unallocated whose tenants are unknown.
 	Unknown money.Amount
-	// What the workloads cost by use, UnknownUse and IdleUse add up to Amount.
+	// The cost of workloads by use, UnknownUse and IdleUse sum to Amount.
 	UnknownUse, IdleUse money.Amount
 }
 
-// Divide divides the costs of machines, which are shown by resource, among the workloads
-// that shared them. Each share is taken to hold for the whole of the time.
+// Divide divides the costs of machines, grouped by resource, among the workloads that shared them.
+// Each share applies to the whole period.
 func Divide(charged *Costs, all []Shared) (*Divided, error) {
 	amounts := map[string]money.Amount{}
 	for _, r := range charged.Rows {

@@ -136,9 +136,9 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestSplitKeepsTheWhole: workloads, idle and unallocated are the machine's cost, and
-// nothing is negative.
-func TestSplitKeepsTheWhole(t *testing.T) {
+// TestSplitSumsToCost checks that workloads, idle and unallocated cost sum to the machine's
+// cost, and that nothing is negative.
+func TestSplitSumsToCost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost := money.Amount(rapid.Int64Range(0, 1e18).Draw(t, "cost"))
 		shares := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Share {

@@ -8,14 +8,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan"
 )
 
-// Shared is a workload's share of a machine, by the machine's name in a file.
+// Shared is a workload's share of a machine, named as in a file.
 type Shared struct {
 	// Resource is the machine's identifier.
 	Resource string
 	Share
 }
 
-// SharesFile is a file of who shared which machine.
+// SharesFile is the format of a file of machine shares.
 var SharesFile = plan.Layout{
 	Required: []plan.Column{
 		{Name: "resource", Doc: "id of the machine"},
@@ -27,10 +27,9 @@ var SharesFile = plan.Layout{
 	},
 }
 
-// ReadShares reads `resource,workload,share[,used]`: who had which part of a machine, and
-// how much of it was used. A share is "3/8" (GPUs), "2/7" (MIG slices), "0.25" or "25%"
-// (time slices, requests); an empty used is not known. Mistakes are a *plan.FileError
-// with their place.
+// ReadShares reads `resource,workload,share[,used]`: the allocated part of a machine and the used
+// part of that. A share is "3/8" (GPUs), "2/7" (MIG slices), "0.25" or "25%" (time slices,
+// requests); an empty used is unknown. Mistakes are a *plan.FileError with their position.
 func ReadShares(name string, r io.Reader) ([]Shared, error) {
 	var out []Shared
 	err := plan.ReadCSV(name, r, SharesFile, func(row plan.Row) error {

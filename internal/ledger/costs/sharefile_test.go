@@ -35,7 +35,7 @@ func TestReadShares(t *testing.T) {
 	}
 }
 
-// FuzzReadShares: whatever is read divides a cost without a remainder.
+// FuzzReadShares checks that all accepted shares divide a cost without a remainder.
 func FuzzReadShares(f *testing.F) {
 	f.Add("resource,workload,share,used\ni-1,train,3/8,80%\ni-1,eval,0.25,\n")
 	f.Fuzz(func(t *testing.T, text string) {

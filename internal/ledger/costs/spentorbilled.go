@@ -13,10 +13,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// SpentOrBilled answers a query as [Spent] does, with the dollars of imported bills for billing
-// periods of which the ledger records no day. A posted bill is in the ledger, and a bill may charge a
-// month on its first day, so that no period is taken from both. Charges are the effective cost where each
-// bill has it, and the billed cost otherwise. A note names the months.
+// SpentOrBilled answers a query like [Spent], but uses imported bills for billing periods without a
+// recorded day. A period is never taken from both: a posted bill is in the ledger, and a bill may
+// charge a month on its first day. Charges are the effective cost if every bill has it, else the
+// billed cost. A note names the months.
 func SpentOrBilled(ctx context.Context, s ledger.Store, bills bill.Store, q Query) (*Costs, error) {
 	q.Since, q.Until = q.Since.UTC(), q.Until.UTC()
 	q.Days = true
@@ -50,15 +50,15 @@ func SpentOrBilled(ctx context.Context, s ledger.Store, bills bill.Store, q Quer
 	return b.costs(ctx, s, bills, q, recorded)
 }
 
-// billed are the amounts of imported bills for a time.
+// billed holds the charges of imported bills in a period.
 type billed struct {
 	basis  bill.Basis
 	starts []time.Time        // of billing periods
-	days   map[time.Time]bool // of them, within the query
+	days   map[time.Time]bool // of billing periods, within the query
 }
 
-// missing returns the days of a billing period within a query, from its first charge on, none
-// where the ledger records any of them. What is not over when the bill was imported is not billed.
+// missing returns the days of a billing period within a query, from its first charge on; none if
+// the ledger has recorded any of them. Days after the import are not billed.
 func (b *billed) missing(ctx context.Context, bills bill.Store, q Query, p bill.Period,
 	recorded map[time.Time]bool) ([]time.Time, error) {
 	first := p.Until()
@@ -66,7 +66,7 @@ func (b *billed) missing(ctx context.Context, bills bill.Store, q Query, p bill.
 		if err != nil {
 			return nil, fmt.Errorf("read the bill: %w", err)
 		}
-		first = r.Day // rows are in order of the day
+		first = r.Day // rows are sorted by day
 		break
 	}
 	var days []time.Time
@@ -80,7 +80,7 @@ func (b *billed) missing(ctx context.Context, bills bill.Store, q Query, p bill.
 	return days, nil
 }
 
-// costs adds what the bills charge on their days to what the ledger records on the others.
+// costs merges the bills' charges on their days with the ledger's on the others.
 func (b *billed) costs(ctx context.Context, s ledger.Store, bills bill.Store, q Query, recorded *Costs) (*Costs,
 	error) {
 	by := withFolded(q.By)
@@ -93,7 +93,7 @@ func (b *billed) costs(ctx context.Context, s ledger.Store, bills bill.Store, q 
 	}
 	billsAlone := true
 	for from := q.Since; from.Before(q.Until); {
-		to := from // a stretch of days that are not the bill's
+		to := from // the start of the days that are not billed
 		for to.Before(q.Until) && !b.days[to.Truncate(day)] {
 			to = earliest(to.Truncate(day).Add(day), q.Until)
 		}
@@ -121,7 +121,7 @@ func (b *billed) costs(ctx context.Context, s ledger.Store, bills bill.Store, q 
 	c.Recorded, c.Days = true, maps.Clone(recorded.Days)
 	maps.Copy(c.Days, b.days)
 	if billsAlone {
-		c.Assumptions = nil // those are of the ledger
+		c.Assumptions = nil // the ledger's assumptions do not apply
 	}
 	var months []string
 	for _, start := range b.starts {
@@ -134,7 +134,7 @@ func (b *billed) costs(ctx context.Context, s ledger.Store, bills bill.Store, q 
 	return c, nil
 }
 
-// charges are the rows of the bills as sums of the ledger.
+// charges returns the rows of the bills as sums.
 func (b *billed) charges(ctx context.Context, s ledger.Store, bills bill.Store, q Query, by []ledger.Dimension) (
 	[]ledger.Sum, error) {
 	var broken error

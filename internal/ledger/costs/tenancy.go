@@ -9,17 +9,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// WholeGPU is a GPU in the parts in which requests are counted. The number divides without
-// a remainder by every count of replicas up to 16, by 7 MIG slices and by 1000.
+// WholeGPU is a GPU in units of requests. The number is divisible by all replica counts up to 16,
+// by 7 MIG slices and by 1000.
 const WholeGPU = 72_072_000
 
 // million is a share of 1 in the unit of presence and utilization.
 const million = 1_000_000
 
-// Tenant is who holds GPUs: a pod of Kubernetes, or a job of Slurm.
+// Tenant holds GPUs: a pod of Kubernetes or a job of Slurm.
 type Tenant struct {
 	Namespace, Pod, Job string
-	// Controller is the creator of the pod: "Job/train". Empty: not known.
+	// Controller is the creator of the pod, such as "Job/train"; empty if unknown.
 	Controller string
 	// Owner is derived from the labels of the pod by the tag mapping.
 	Owner inventory.Owner
@@ -38,45 +38,43 @@ func (t Tenant) Name() string {
 	return ""
 }
 
-// Occupancy is the observed use of a machine in a slot of time.
+// Occupancy is the observed use of a machine in a time slot.
 type Occupancy struct {
 	// Machine is the machine's identifier in the ledger.
 	Machine string
-	// From is the start of the slot. A slot is within one hour, in UTC.
+	// From is the start of the slot, which lies within one UTC hour.
 	From   time.Time
 	Length time.Duration
-	// GPUs are those that were seen, a MIG instance in place of its GPU.
+	// GPUs are the observed GPUs, or their MIG instances.
 	GPUs []OccupiedGPU
-	// Requests are those of pods on the machine, whatever GPU each has.
+	// Requests are the requests of pods on the machine, on any of its GPUs.
 	Requests []Requested
-	// Told says that a tenant of a GPU that is listed would have been seen. Listed says that
-	// Requests are all there are on the machine, those of no GPU that was seen among them.
+	// Told reports that the tenants of listed GPUs would have been observed. Listed reports that
+	// Requests is complete for the machine, including pods on unobserved GPUs.
 	Told, Listed bool
 }
 
 // OccupiedGPU is a GPU, or a MIG instance, in a slot.
 type OccupiedGPU struct {
 	Name string
-	// Size is in parts of a physical GPU: WholeGPU, or those of a MIG instance.
+	// Size is in parts of a physical GPU: WholeGPU, or less for a MIG instance.
 	Size int64
-	// Seen is the part of the slot with samples, 0 to a million.
+	// Seen is the share of the slot with samples, in millionths.
 	Seen int64
-	// Utilization is that of the GPU, or of the instance, 0 to a million; negative is not
-	// known.
+	// Utilization of the GPU or instance, in millionths; negative if unknown.
 	Utilization int64
-	// Tenants are who held it.
+	// Tenants are the tenants that held it.
 	Tenants []Held
 }
 
 // Held is a tenant on a GPU in a slot.
 type Held struct {
 	Tenant Tenant
-	// Present is the part of the slot, 0 to a million.
+	// Present is the share of the slot, in millionths.
 	Present int64
-	// Utilization is that of the GPU while the tenant held it, 0 to a million; negative is not
-	// known.
+	// Utilization of the GPU while the tenant held it, in millionths; negative if unknown.
 	Utilization int64
-	// Own is the use of the physical GPU by the tenant's own processes, 0 to a million; negative:
+	// Own is the use of the physical GPU by the tenant's own processes, in millionths; negative if
 	// not measured.
 	Own int64
 }
@@ -84,18 +82,18 @@ type Held struct {
 // Requested is the request of a tenant on a machine in a slot.
 type Requested struct {
 	Tenant Tenant
-	// Parts are those of GPUs, see [WholeGPU]; 0: a share that is not known.
+	// Parts is in parts of a GPU, see [WholeGPU]; 0 for an unknown share.
 	Parts int64
-	// Present is the part of the slot, 0 to a million.
+	// Present is the share of the slot, in millionths.
 	Present int64
 }
 
-// Tenancy is who held the GPUs of machines, hour by hour.
+// Tenancy records the tenants of machines' GPUs by hour.
 type Tenancy struct {
-	// GPUs are how many GPUs a machine has. A machine that is not there has as many as were
-	// seen at once.
+	// GPUs is the number of GPUs of each machine. For a missing machine it is the maximum observed
+	// at once.
 	GPUs map[string]int
-	// hours are the observations of a machine by hour.
+	// hours holds the observations of each machine by hour.
 	hours map[machineHour]*occupied
 	seen  map[string]int
 }
@@ -108,28 +106,27 @@ type machineHour struct {
 // occupied is the observed use of a machine in an hour, in parts of a GPU times seconds.
 type occupied struct {
 	tenants map[Tenant]*tenure
-	// known is time of GPUs whose tenants are known, none among them.
+	// known is GPU time with known tenants or known to have none.
 	known int64
-	// listed are the seconds in which all tenants of the machine are known, stray is what GPUs
-	// had of them that worked for none of these. seen are the seconds in which there is
-	// anything of the machine.
+	// listed is the time with all tenants of the machine known, stray the GPU time within it that
+	// worked for none of these, and seen the time with any observation; in seconds.
 	listed, stray, seen int64
-	// over says that more was requested than there is.
+	// over reports that the requests exceeded the machine.
 	over bool
 }
 
-// tenure is the part of a tenant in a machine in an hour, in parts of a GPU times seconds.
+// tenure is a tenant's part of a machine in an hour, in parts of a GPU times seconds.
 type tenure struct {
-	// requested is the tenant's part by its request, as far as there was so much; measured is the
-	// part of it with a known use, and used the part in use.
+	// requested is the part by request, as far as available; measured is the part of it with known
+	// use, and used the part in use.
 	requested, measured, used int64
-	// byUse is the tenant's whole use, beyond its request as well.
+	// byUse is the tenant's whole use, including use beyond its request.
 	byUse int64
-	// split says that a part of the use is a part of its GPU's, by request.
+	// split reports that part of the use was measured for a shared GPU and divided by request.
 	split bool
 }
 
-// Add adds what was seen of a machine in a slot. Slots of a machine may not overlap.
+// Add adds the observation of a machine in a slot. Slots of a machine must not overlap.
 func (t *Tenancy) Add(o Occupancy) {
 	hour := machineHour{o.Machine, o.From.Truncate(time.Hour).Unix()}
 	if t.hours == nil {
@@ -153,7 +150,7 @@ func (t *Tenancy) Add(o Occupancy) {
 		s.gpu(g)
 	}
 	for tenant, r := range s.requests {
-		if r.gpus == 0 && r.Parts > 0 { // it has a GPU, and which is not known
+		if r.gpus == 0 && r.Parts > 0 { // it holds a GPU, but which one is unknown
 			at.tenure(tenant).requested += scaled(r.Parts*seconds, r.Present)
 		}
 	}
@@ -172,7 +169,7 @@ func (t *Tenancy) Add(o Occupancy) {
 	}
 }
 
-// count is the number of a machine's GPUs; 0 is not known.
+// count returns the number of a machine's GPUs; 0 if unknown.
 func (t *Tenancy) count(machine string) int {
 	if n := t.GPUs[machine]; n > 0 {
 		return n
@@ -180,22 +177,21 @@ func (t *Tenancy) count(machine string) int {
 	return t.seen[machine]
 }
 
-// asked is the request of a tenant on a machine, and the number of its GPUs with the tenant.
-type asked struct {
+// placedRequest is a tenant's request and the number of GPUs on which it was observed.
+type placedRequest struct {
 	Requested
 	gpus int64
 }
 
-// place joins requests with GPUs. Where a machine has a single one, it is that of every
-// request.
-func place(o *Occupancy, single bool) map[Tenant]*asked {
-	out := map[Tenant]*asked{}
+// place matches requests with GPUs. A machine's only GPU serves every request.
+func place(o *Occupancy, single bool) map[Tenant]*placedRequest {
+	out := map[Tenant]*placedRequest{}
 	for _, r := range o.Requests {
 		if known := out[r.Tenant]; known != nil { // another container of the pod
 			known.Parts, known.Present = known.Parts+r.Parts, max(known.Present, r.Present)
 			continue
 		}
-		out[r.Tenant] = &asked{Requested: r}
+		out[r.Tenant] = &placedRequest{Requested: r}
 	}
 	for i := range o.GPUs {
 		g := &o.GPUs[i]
@@ -217,15 +213,15 @@ func place(o *Occupancy, single bool) map[Tenant]*asked {
 	return out
 }
 
-// slot is a machine in a slot of time.
+// slot is a machine in a time slot.
 type slot struct {
 	*occupied
 	seconds      int64
 	told, listed bool
-	requests     map[Tenant]*asked
+	requests     map[Tenant]*placedRequest
 }
 
-// unplaced says whether a tenant of the machine has a GPU, and which is not known.
+// unplaced reports whether a tenant of the machine holds an unknown GPU.
 func (s slot) unplaced() bool {
 	for _, r := range s.requests {
 		if r.gpus == 0 {
@@ -235,14 +231,14 @@ func (s slot) unplaced() bool {
 	return false
 }
 
-// overlap is by how much the presence of tenants may exceed the slot before they count as
-// there at the same time, in millionths.
+// overlap is the excess of the tenants' total presence over the slot up to which they count as
+// sequential, in millionths.
 const overlap = 50_000
 
 // gpu adds a GPU.
 func (s slot) gpu(g OccupiedGPU) {
 	whole := scaled(g.Size*s.seconds, g.Seen)
-	// A GPU that works for no tenant that is known has another one.
+	// A busy GPU without known tenants has an unknown one.
 	stray := len(g.Tenants) == 0 && g.Utilization >= million/100 && !s.unplaced()
 	switch {
 	case s.listed && stray:
@@ -255,19 +251,19 @@ func (s slot) gpu(g OccupiedGPU) {
 		return
 	}
 	asks, present := s.asks(g)
-	var sum, taken int64 // what they have of the GPU, times seconds
+	var sum, taken int64 // their share of the GPU, times seconds
 	for i, h := range g.Tenants {
 		sum += scaled(asks[i]*s.seconds, h.Present)
 		taken += asks[i]
 	}
 	together := present > million+overlap
-	alone := !together && taken == int64(len(g.Tenants))*g.Size // one after another, each all of it
+	alone := !together && taken == int64(len(g.Tenants))*g.Size // in turn, each on the whole GPU
 	used := int64(-1)
 	if g.Utilization >= 0 {
 		used = scaled(whole, g.Utilization)
 	}
 	if !alone && s.unplaced() {
-		used = -1 // others may be on this GPU
+		used = -1 // other tenants may use this GPU
 	}
 	limit := max(whole, scaled(g.Size*s.seconds, min(present, million)))
 	s.over = s.over || sum > limit+limit/10
@@ -296,13 +292,12 @@ func (s slot) gpu(g OccupiedGPU) {
 	}
 }
 
-// asks are what each tenant of a GPU has of it in parts of a GPU, and how much of the slot
-// they were there, together. Who asked for an unknown part has an even part of what the
-// others leave.
+// asks returns each tenant's part of a GPU, in parts of a GPU, and whether they were present at the
+// same time. Tenants with an unknown request share the remainder equally.
 func (s slot) asks(g OccupiedGPU) (asks []int64, present int64) {
 	asks = make([]int64, len(g.Tenants))
 	left, unknown := g.Size, int64(0)
-	var there int64 // of the unknown ones
+	var there int64 // presence of tenants with an unknown request
 	for i, h := range g.Tenants {
 		present += h.Present
 		if r := s.requests[h.Tenant]; r != nil && r.Parts > 0 {
@@ -318,7 +313,7 @@ func (s slot) asks(g OccupiedGPU) (asks []int64, present int64) {
 			continue
 		}
 		asks[i] = max(left, 0)
-		if there > million+overlap || left < g.Size { // not one after another
+		if there > million+overlap || left < g.Size { // present at the same time
 			asks[i] = max(left, 0) / unknown
 		}
 	}
@@ -334,11 +329,11 @@ func (o *occupied) tenure(t Tenant) *tenure {
 	return x
 }
 
-// scaled returns v times a share in millionths, rounded down, without overflow for what a
-// machine has.
+// scaled returns v times a share in millionths, rounded down, without overflow for the capacity of
+// a machine.
 func scaled(v, share int64) int64 { return ratio(v, share, million) }
 
-// sorted are the tenants of an hour, in order of their names.
+// sorted returns the tenants of an hour by name.
 func (o *occupied) sorted() []Tenant {
 	return slices.SortedFunc(maps.Keys(o.tenants), compareTenants)
 }

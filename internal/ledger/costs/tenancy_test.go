@@ -16,25 +16,25 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func pod(name string) Tenant { return Tenant{Namespace: "ml", Pod: name} }
 
-// on is a tenant that was on a GPU for the whole slot.
+// on returns a tenant on a GPU for the whole slot.
 func on(name string, utilization int64) Held { return Held{pod(name), million, utilization, -1} }
 
-// wants is a request for the whole slot.
+// wants returns a request for the whole slot.
 func wants(name string, parts int64) Requested { return Requested{pod(name), parts, million} }
 
-// whole is a GPU that was seen for the whole slot.
+// whole returns a GPU observed for the whole slot.
 func whole(name string, utilization int64, tenants ...Held) OccupiedGPU {
 	return OccupiedGPU{name, WholeGPU, million, utilization, tenants}
 }
 
-// TestTenancy: an hour of a machine that costs $36 an hour, by what was seen of its GPUs.
+// TestTenancy divides one hour of a machine at $36 an hour by observations of its GPUs.
 func TestTenancy(t *testing.T) {
 	const none = -1
 	for _, tc := range []struct {
 		name    string
 		gpus    int
 		seconds int64
-		seen    []Occupancy // each stands for an equal part of the hour
+		seen    []Occupancy // each covers an equal part of the hour
 		want    string      // pod=by request(used/idle/unmeasured),by use … free, unknown; unused, dark
 	}{
 		{
@@ -181,9 +181,8 @@ func shown(m DividedMachine) string {
 	return b.String()
 }
 
-// TestTenancyIsTheNaiveOne: whatever was seen, hours come to what exact fractions come to,
-// within a nano-dollar an hour, and nothing is lost.
-func TestTenancyIsTheNaiveOne(t *testing.T) {
+// TestTenancyMatchesFractions compares hours with exact fractions, within a nano-dollar an hour.
+func TestTenancyMatchesFractions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.IntRange(1, 4).Draw(t, "GPUs")
 		tenancy := Tenancy{GPUs: map[string]int{"i-1": gpus}}
@@ -243,7 +242,7 @@ func TestTenancyIsTheNaiveOne(t *testing.T) {
 	})
 }
 
-// exact is who had and used which share of a machine, in fractions.
+// exact holds allocated and used shares of a machine as fractions.
 type exact struct {
 	gpus      int
 	had, used map[string]*big.Rat

@@ -19,11 +19,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan"
 )
 
-// Quantity is how many units were made, in thousandths: 1500 is one and a half. Its
-// range is 0 to about 9.2 × 10^15 units.
+// Quantity is a number of units in thousandths: 1500 is one and a half. Its range is 0 to about 9.2
+// × 10^15 units.
 type Quantity int64
 
-// perUnit is the parts of a unit that a Quantity counts.
+// perUnit is the resolution of a Quantity.
 const perUnit = 1000
 
 // String returns "1.5".
@@ -42,8 +42,7 @@ func (q *Quantity) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ParseQuantity reads a decimal number with at most three digits after the point, not
-// negative.
+// ParseQuantity reads a non-negative decimal number with at most three fractional digits.
 func ParseQuantity(s string) (Quantity, error) {
 	whole, frac, point := strings.Cut(s, ".")
 	if len(frac) > 3 || (point && frac == "") || whole == "" || strings.Trim(whole+frac, "0123456789") != "" {
@@ -56,17 +55,17 @@ func ParseQuantity(s string) (Quantity, error) {
 	return Quantity(v), nil
 }
 
-// Count is how many units were made in the period that starts at Time, of one key.
+// Count is the number of units of one key in the period that starts at Time.
 type Count struct {
 	Time  time.Time
 	Count Quantity
-	// Key is the value of the dimension that costs are shown by; empty is all together, or,
-	// where Unallocated says so, what has no value of it.
+	// Key is the value of the dimension that costs are grouped by. Empty means all keys together,
+	// or with Unallocated the costs without a value.
 	Key         string
 	Unallocated bool
 }
 
-// CountsFile is a file of counted units.
+// CountsFile is the format of a file of counted units.
 var CountsFile = plan.Layout{
 	Required: []plan.Column{
 		{Name: "time", Doc: "start of the period: RFC 3339, or a date"},
@@ -77,9 +76,8 @@ var CountsFile = plan.Layout{
 	},
 }
 
-// ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as
-// [ParseQuantity]. Mistakes are a *plan.FileError with their place, a second count of
-// one time and key among them.
+// ReadCounts reads `time,count[,key]`: times as RFC 3339 or dates, counts as in [ParseQuantity].
+// Mistakes, such as a second count of one time and key, are a *plan.FileError with their position.
 func ReadCounts(name string, r io.Reader) ([]Count, error) {
 	var out []Count
 	seen := map[Count]bool{}
@@ -109,23 +107,23 @@ func ReadCounts(name string, r io.Reader) ([]Count, error) {
 	return out, nil
 }
 
-// CountBasis is which cost a unit is charged with.
+// CountBasis selects the cost that is divided by the units.
 type CountBasis string
 
 // The bases.
 const (
 	UsedBasis      CountBasis = "used"      // compute that worked
-	AllocatedBasis CountBasis = "allocated" // all that was there for it
-	IdleBasis      CountBasis = "idle"      // what was wasted
+	AllocatedBasis CountBasis = "allocated" // all compute that was allocated
+	IdleBasis      CountBasis = "idle"      // wasted compute
 )
 
-// Unit says what is counted.
+// Unit describes the counted unit.
 type Unit struct {
 	// Name is the name of one unit: "prediction", "token", "training run", "GPU-hour".
 	Name string
-	// Per is how many a unit cost is for: 1, or 1,000,000 tokens. 0 is 1.
+	// Per is the number of units that a unit cost refers to: 1, or 1,000,000 tokens. 0 means 1.
 	Per int64
-	// Target is the most that Per units should cost on the allocated basis; nil is none.
+	// Target is the maximum cost of Per units on the allocated basis; nil for none.
 	Target *money.Rate
 }
 
@@ -134,19 +132,19 @@ type UnitCost struct {
 	Period time.Time  `json:"period"`
 	Key    []string   `json:"key"`
 	Basis  CountBasis `json:"basis"`
-	// Amount is null where the dollars are unknown.
+	// Amount is null if the cost is unknown.
 	Amount *money.Amount `json:"amount_usd"`
 	Count  Quantity      `json:"count"`
-	// Cost is exact to the pico-dollar; null with a reason where nothing was counted, or
-	// the dollars are unknown.
+	// Cost is exact to the pico-dollar; null with a reason if nothing was counted or the cost is
+	// unknown.
 	Cost   *money.Rate `json:"unit_cost_usd"`
 	Reason string      `json:"reason,omitempty"`
-	// AtLeast says that some of the dollars are unknown: it costs no less than Cost.
+	// AtLeast is true if part of the cost is unknown, so that Cost is a lower bound.
 	AtLeast bool `json:"at_least"`
-	// Change is that of the allocated unit cost from the period before that has one, as a
-	// share: 0.1 is a tenth more.
+	// Change is the relative change of the allocated unit cost against the last period that has
+	// one: 0.1 is a tenth more.
 	Change *float64 `json:"change"`
-	// OverTarget says that it is on the allocated basis and above the target.
+	// OverTarget is true if the cost on the allocated basis exceeds the target.
 	OverTarget bool `json:"over_target"`
 }
 
@@ -155,12 +153,12 @@ type UnitCosts struct {
 	Unit   string      `json:"unit"`
 	Per    int64       `json:"per"`
 	Target *money.Rate `json:"target_usd"`
-	// Rows are in the order of the costs' rows, with a row for each basis.
+	// Rows follow the order of the costs' rows, with a row for each basis.
 	Rows []UnitCost `json:"rows"`
-	// Total is over the whole time, by basis.
+	// Total covers the whole time, by basis.
 	Total []UnitCost `json:"total"`
-	// Trend is the change of the allocated unit cost from the first period that has one
-	// to the last, as a share: 0.1 is a tenth more. Null with fewer than two.
+	// Trend is the relative change of the allocated unit cost from the first period that has one to
+	// the last: 0.1 is a tenth more. Null with fewer than two.
 	Trend *float64 `json:"trend"`
 
 	Assumptions   []string `json:"assumptions"`
@@ -168,20 +166,19 @@ type UnitCosts struct {
 	Changes       []string `json:"changes"`
 }
 
-// Units divides costs by counts, period by period and key by key. Counts with a key go
-// with the costs of that key, which must then be shown by exactly one dimension; counts
-// without go with costs that are shown by none. Counts outside the time of the costs, or
-// of days whose dollars are unknown, are left out, and the total is that of the periods and
-// keys that were counted. Counts of days or months that costs are shown by the hour or day for are
-// an error: a day's count would be held against its first hour.
+// Units divides costs by counts, for each period and key. Counts with a key apply to the costs of
+// that key, which must be grouped by exactly one dimension; counts without a key apply to costs
+// without grouping. Counts outside the period, or of days with unknown cost, are left out, and the
+// total covers the counted periods and keys. Daily or monthly counts with costs by a shorter period
+// are an error: a day's count would apply to its first hour.
 func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	u.Per = max(u.Per, 1)
 	if len(c.By) > 1 {
 		return nil, fmt.Errorf("divide costs by %s: they are shown by %d dimensions, and a count has one key", u.Name,
 			len(c.By))
 	}
-	made := map[madeIn]Quantity{}
-	dark := map[madeIn]bool{}
+	made := map[countKey]Quantity{}
+	dark := map[countKey]bool{}
 	granularity := ledger.Granularity(strings.TrimSuffix(c.Granularity, "total"))
 	outside, keyless, unknown := 0, 0, 0
 	var all Quantity
@@ -194,7 +191,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			keyless++
 			continue
 		}
-		k := madeIn{granularity.Start(n.Time, c.Since), n.Key}
+		k := countKey{granularity.Start(n.Time, c.Since), n.Key}
 		if c.Days != nil && !c.Days[n.Time.UTC().Truncate(day)] {
 			unknown++
 			dark[k] = true
@@ -222,7 +219,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	var idle money.Amount
 	left := 0
 	for _, r := range c.Rows {
-		k := madeIn{r.Period, strings.Join(r.Key, "")}
+		k := countKey{r.Period, strings.Join(r.Key, "")}
 		n, ok := made[k]
 		why := "nothing was counted"
 		if dark[k] {
@@ -246,7 +243,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 			return nil, fmt.Errorf("add up what was spent on %s: %w", u.Name, err)
 		}
 	}
-	free := slices.Compact(slices.Sorted(freely(made)))
+	free := slices.Compact(slices.Sorted(withPositiveCount(made)))
 	for _, n := range made {
 		counted += n
 	}
@@ -259,7 +256,7 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 		why = "it was counted only on days whose dollars are unknown"
 	}
 	if left == len(c.Rows) && counted == 0 {
-		total = c.Total // nothing of it was counted
+		total = c.Total // nothing was counted
 	}
 	if out.Total, err = u.divide(total, counted, why); err != nil {
 		return nil, err
@@ -294,14 +291,14 @@ func Units(u Unit, c *Costs, counts []Count) (*UnitCosts, error) {
 	return out, nil
 }
 
-// madeIn is the key of a sum of counts.
-type madeIn struct {
+// countKey is the key of a sum of counts.
+type countKey struct {
 	period time.Time
 	key    string
 }
 
-// freely returns the keys of which something was made.
-func freely(made map[madeIn]Quantity) iter.Seq[string] {
+// withPositiveCount returns the keys with a positive count.
+func withPositiveCount(made map[countKey]Quantity) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for k, n := range made {
 			if n > 0 && !yield(cmp.Or(k.key, "anything")) {
@@ -311,10 +308,10 @@ func freely(made map[madeIn]Quantity) iter.Seq[string] {
 	}
 }
 
-// coarse refuses periods that are shorter than those that were counted: costs of other
-// hours than those at midnight, or of other days than the first of months, of which none
-// has a count in a day or month.
-func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
+// coarse returns an error if the costs' periods are shorter than those of the counts: all costs
+// fall in hours other than midnight, or on days other than the first of a month, that have no
+// count.
+func coarse(g ledger.Granularity, made map[countKey]Quantity, c *Costs) error {
 	longer, name, least := ledger.Daily, "day", 24*time.Hour
 	switch g {
 	case ledger.Daily:
@@ -324,7 +321,7 @@ func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
 		return nil
 	}
 	first := func(t time.Time) bool { return t.Equal(c.Since) || t.Equal(longer.Start(t, time.Time{})) }
-	// rows are in order of time
+	// rows are in time order
 	if n := len(c.Rows); len(made) == 0 || n == 0 || c.Rows[n-1].Period.Sub(c.Rows[0].Period) < least {
 		return nil
 	}
@@ -336,7 +333,7 @@ func coarse(g ledger.Granularity, made map[madeIn]Quantity, c *Costs) error {
 	return fmt.Errorf("all counts are at the start of a %s and costs are shown by %s: show them by %s", name, g, name)
 }
 
-// add adds the dollars and the unknown time of another cost.
+// add adds the amounts and the unknown time of another cost.
 func (c *Cost) add(o Cost) error {
 	var errs error
 	for _, p := range []struct {
@@ -353,9 +350,9 @@ func (c *Cost) add(o Cost) error {
 	return errs
 }
 
-// divide returns the unit costs of one cost on every basis; why says what it means that
-// nothing was counted. An amount of nothing with unknown dollars or unknown time is
-// unknown, and any other amount is then the least that it can be.
+// divide returns the unit costs of one cost on every basis; why is the reason to state if nothing
+// was counted. A zero amount with unknown cost or time is unknown, and any other amount is then a
+// lower bound.
 func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 	out := make([]UnitCost, 0, 3)
 	for _, b := range []struct {
@@ -389,7 +386,7 @@ func (u *Unit) divide(c Cost, n Quantity, why string) ([]UnitCost, error) {
 	return out, nil
 }
 
-// unitRate returns what per units cost, rounded half up to the pico-dollar.
+// unitRate returns the cost of per units, rounded half up to the pico-dollar.
 func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
 	const picoPerNano = 1000
 	v := new(big.Int).Mul(big.NewInt(int64(a)), big.NewInt(per))
@@ -403,8 +400,8 @@ func unitRate(a money.Amount, per int64, n Quantity) (money.Rate, error) {
 	return money.Rate(v.Int64()), nil
 }
 
-// trend compares the allocated unit cost of the first and the last period that has one,
-// over all keys, and of each key that of each period with the one before.
+// trend sets the change of the allocated unit cost from the first to the last period that has one,
+// over all keys, and for each key from period to period.
 func (u *UnitCosts) trend() {
 	type sum struct {
 		amount money.Amount

@@ -89,7 +89,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestUnitsOfShorterPeriods: the count of a day is not held against an hour of it.
+// TestUnitsOfShorterPeriods checks that a day's count is not applied to one of its hours.
 func TestUnitsOfShorterPeriods(t *testing.T) {
 	rows := func(g ledger.Granularity, step time.Duration) *costs.Costs {
 		c := month()
@@ -121,8 +121,8 @@ func TestUnitsOfShorterPeriods(t *testing.T) {
 	}
 }
 
-// TestUnitsOfNobody: counts of a key that nothing was spent on are named.
-func TestUnitsOfNobody(t *testing.T) {
+// TestUnitsWithoutCosts checks that counts of a key without costs are reported.
+func TestUnitsWithoutCosts(t *testing.T) {
 	c := month()
 	c.By, c.Rows[0].Key = []ledger.Dimension{ledger.ByTeam}, []string{"vision"}
 	u, err := costs.Units(costs.Unit{
@@ -134,8 +134,8 @@ func TestUnitsOfNobody(t *testing.T) {
 	}
 }
 
-// TestUnitTrend: a unit whose cost rises by a quarter from the first month to the last,
-// with a month between in which nothing was counted.
+// TestUnitTrend covers a unit cost that rises by a quarter from the first to the last month, with
+// an uncounted month between.
 func TestUnitTrend(t *testing.T) {
 	c := month()
 	c.Granularity, c.Until, c.By = "month", start.AddDate(0, 3, 0), []ledger.Dimension{ledger.ByTeam}
@@ -152,7 +152,7 @@ func TestUnitTrend(t *testing.T) {
 	if err != nil || u.Trend == nil || *u.Trend != 0.25 || len(u.Rows) != 9 {
 		t.Fatalf("%+v, %v; want nine rows and a trend of a quarter", u, err)
 	}
-	for i, r := range u.Rows { // the third month is held against the first, because the second has no figure
+	for i, r := range u.Rows { // the third month is compared with the first, because the second has no value
 		if changed := r.Change != nil; changed != (i == 7) || (changed && *r.Change != 0.25) {
 			t.Errorf("row %d, %s of %s: change %v", i, r.Basis, r.Period, r.Change)
 		}
@@ -163,7 +163,7 @@ func TestUnitTrend(t *testing.T) {
 	}
 }
 
-// TestUnitsOfUnknownDollars: where dollars are unknown there is no unit cost, and no $0.
+// TestUnitsOfUnknownDollars checks that an unknown cost yields no unit cost, not $0.
 func TestUnitsOfUnknownDollars(t *testing.T) {
 	usd := func(n int64) money.Amount { return money.Amount(n) * money.USD }
 	at := func(d int) time.Time { return start.AddDate(0, 0, d) }
@@ -296,8 +296,7 @@ func TestReadCounts(t *testing.T) {
 	}
 }
 
-// FuzzReadCounts: every count that is read is one, and prints as it is read; no time and
-// key is there twice.
+// FuzzReadCounts checks that every accepted count round-trips, and that no time and key repeats.
 func FuzzReadCounts(f *testing.F) {
 	f.Add("time,count\n2026-01-01,1\n")
 	f.Add("time,count,key\n2026-01-01T15:00:00+02:00,1.5,a\n")

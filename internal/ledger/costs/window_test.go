@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// drawnSeen is an account as one round sees it, with what was measured since start: machines,
+// drawnSeen generates an account as one round observes it, with measurements since start: machines,
 // volumes, addresses and reservations of two teams, made before or within that time.
 func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 	s := ledger.Seen{
@@ -73,9 +73,9 @@ func drawnSeen(t *rapid.T, at time.Time) ledger.Seen {
 	return s
 }
 
-// TestAWindowIsWhatTheBooksSay: the window of one round equals the posted entries if the account
-// was listed at its start and at its end, and equals adding up second by second within every hour.
-func TestAWindowIsWhatTheBooksSay(t *testing.T) {
+// TestWindowEqualsPostedEntries checks that the window of one round equals the posted entries if the
+// account was listed at its start and end, and equals a sum second by second.
+func TestWindowEqualsPostedEntries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := start.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "hours")) * time.Hour)
 		s := drawnSeen(t, at)
@@ -111,7 +111,7 @@ func TestAWindowIsWhatTheBooksSay(t *testing.T) {
 	})
 }
 
-// secondBySecond charges every resource for each hour since start in which it was there.
+// secondBySecond charges every resource for each hour since start in which it existed.
 func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 	for _, r := range s.Resources {
 		m := s.Rates[r.Ref()][0]
@@ -185,10 +185,10 @@ func secondBySecond(t *rapid.T, s ledger.Seen) (c costs.Cost) {
 	return c
 }
 
-// TestUnusedIsWasted: an unattached volume is waste from when on that is
-// known: by what measurements say, by the provider's date, or between two looks that are
-// not too far apart. Of one that may have been in use it is not.
-func TestUnusedIsWasted(t *testing.T) {
+// TestUnattachedVolumeIsWasted checks that an unattached volume is waste from the time since which it is
+// known to be unattached: by measurements, by the provider's date, or between two close
+// observations.
+func TestUnattachedVolumeIsWasted(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	look := func(hours int, state inventory.State, since time.Time) ledger.Observation {
 		return ledger.Observation{
@@ -250,8 +250,9 @@ func TestUnusedIsWasted(t *testing.T) {
 	}
 }
 
-// TestMeasuredTimeRan: a machine with an unknown start ran while it was measured.
-func TestMeasuredTimeRan(t *testing.T) {
+// TestMeasuredTimeCountsAsRunning checks that a machine with an unknown start counts as running while it was
+// measured.
+func TestMeasuredTimeCountsAsRunning(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	r := &inventory.Resource{
 		ID: "m", Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindInstance,

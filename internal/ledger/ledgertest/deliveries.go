@@ -12,14 +12,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Delivery is a round with what it observed.
+// Delivery is a round with its observations.
 type Delivery struct {
 	Round ledger.Round
 	Seen  []ledger.Observation
 }
 
-// Deliveries draws rounds of a few resources that come and go, are launched, stopped and
-// repriced, of an account, from a start on. What they say need not fit together: a provider's word does not always.
+// Deliveries generates rounds of a few resources that appear, disappear, start, stop and change
+// price, from a time on. They may be inconsistent, as a provider's data sometimes is.
 func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery {
 	states := []inventory.State{
 		inventory.StateRunning, inventory.StateRunning, inventory.StateStopped, inventory.StateDeleting,
@@ -88,7 +88,7 @@ func Deliveries(t *rapid.T, account ledger.Account, start time.Time) []Delivery 
 	return out
 }
 
-// Fleet is a round of n busy machines at a time, which run since an hour before start.
+// Fleet returns a round with n busy machines that run since an hour before start.
 func Fleet(account ledger.Account, start time.Time, n int, at time.Time) (ledger.Round, []ledger.Observation) {
 	part := ledger.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	r := ledger.Round{Account: account, At: at, Source: "test", Complete: []ledger.Part{part}}

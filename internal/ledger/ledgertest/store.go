@@ -1,4 +1,4 @@
-// Package ledgertest holds a ledger's store in memory, for tests.
+// Package ledgertest has an in-memory store of ledgers for tests.
 package ledgertest
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// Store keeps a ledger in memory. It may be used by several goroutines.
+// Store keeps ledgers in memory. It is safe for concurrent use.
 type Store struct {
-	// Before, when set, is called at the start of every method that writes, with the
-	// method's name; an error is returned in its place.
+	// Before, if set, is called at the start of every writing method with the method's name; its
+	// error is returned instead.
 	Before func(method string) error
-	// Clock is the store's own time; nil is after all that rounds can have.
+	// Clock is the store's clock; nil returns a time after all rounds.
 	Clock func() time.Time
 
 	mu       sync.Mutex
@@ -55,7 +55,7 @@ func (s *Store) before(method string) error {
 	return nil
 }
 
-// Now returns the store's own time.
+// Now implements [ledger.Store].
 func (s *Store) Now(context.Context) (time.Time, error) {
 	if s.Clock == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
@@ -63,7 +63,7 @@ func (s *Store) Now(context.Context) (time.Time, error) {
 	return s.Clock(), nil
 }
 
-// Record keeps a round and its observations.
+// Record implements [ledger.Store].
 func (s *Store) Record(_ context.Context, r ledger.Round, observations []ledger.Observation) error {
 	if err := s.before("Record"); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (s *Store) Settle(_ context.Context, r ledger.PendingRound) error {
 	return nil
 }
 
-// listings returns when a part was listed whole, in order.
+// listings returns the times at which a part was listed completely, in order.
 func (a *account) listings(p ledger.Part) []time.Time {
 	var out []time.Time
 	for at, r := range a.rounds {
@@ -138,7 +138,7 @@ func (a *account) listings(p ledger.Part) []time.Time {
 	return out
 }
 
-// around returns the newest of sorted times before t and the oldest after it; zero is none.
+// around returns the last of sorted times before t and the first after it; zero if none.
 func around(times []time.Time, t time.Time) (before, after time.Time) {
 	i, found := slices.BinarySearchFunc(times, t, time.Time.Compare)
 	if i > 0 {
@@ -153,7 +153,7 @@ func around(times []time.Time, t time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// Touched returns the resources whose charges a round can change.
+// Touched implements [ledger.Store].
 func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Store) Touched(_ context.Context, r ledger.Round) ([]ledger.Touch, erro
 	return out, nil
 }
 
-// Histories returns what is known of resources over [from, to).
+// Histories implements [ledger.Store].
 func (s *Store) Histories(_ context.Context, id ledger.Account, refs []inventory.Ref, from,
 	to time.Time) ([]ledger.History, int64, error) {
 	s.mu.Lock()
@@ -268,7 +268,7 @@ func (s *Store) Version(_ context.Context, id ledger.Account) (int64, error) {
 	return s.of(id).version, nil
 }
 
-// All returns every entry of an account in the order in which they were appended.
+// All returns every entry of an account in the order of appending.
 func (s *Store) All(id ledger.Account) []ledger.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +316,7 @@ func add(s *ledger.Sum, e *ledger.Entry) {
 	to.Unbounded += e.Unbounded
 }
 
-// ResourceDays adds up entries by resource, day and all that costs are shown by.
+// ResourceDays implements [ledger.Store].
 func (s *Store) ResourceDays(_ context.Context, id ledger.Account, from, to time.Time) ([]ledger.ResourceDay, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -384,7 +384,7 @@ func (s *Store) Rounds(_ context.Context, id ledger.Account, from, to time.Time)
 	return out, nil
 }
 
-// Reach returns the time that is recorded of each part of an account.
+// Reach implements [ledger.Store].
 func (s *Store) Reach(_ context.Context, id ledger.Account) ([]ledger.Reach, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// Series is one series of an answer. A scalar is a series without labels.
+// Series is one series of a response. A scalar is a series without labels.
 type Series struct {
 	Labels map[string]string
 	// Points are in order of time.
 	Points []Point
-	// Histogram is true if the series has native histograms, which are not read.
+	// Histogram is true if the series has native histograms, which are not supported.
 	Histogram bool
 }
 
@@ -27,24 +27,24 @@ type Point struct {
 	V  float64
 }
 
-// decoder reads one answer of the API while it arrives. It holds one series at a time.
+// decoder decodes one response of the API as it arrives, with one series in memory at a time.
 type decoder struct {
 	json *json.Decoder
-	// maxSeries bounds the series of an answer.
+	// maxSeries bounds the series of a response.
 	maxSeries int
-	// nonFinite keeps NaN and infinities, which are otherwise no samples.
+	// nonFinite keeps NaN and infinities, which are dropped otherwise.
 	nonFinite bool
 	each      func(Series) error
-	// at is the time of the query, which is that of a scalar.
+	// at is the time of the query, used for a scalar.
 	at time.Time
-	// resultType is empty until it was read; text holds a result that is not of series.
+	// resultType is empty until it was read; text holds a result that does not consist of series.
 	resultType string
 	text       *string
 	warnings   []string
 }
 
-// decode reads an answer and hands each its series. The error that the API gives in place of
-// an answer is an *[Error].
+// decode decodes a response and passes each series on. An error response is returned as an
+// *[Error].
 func (d *decoder) decode() error {
 	var status, kind, message string
 	err := object(d.json, func(key string) error {
@@ -73,7 +73,7 @@ func (d *decoder) decode() error {
 	return nil
 }
 
-// data reads the result and its type, which come in any order.
+// data reads the result and its type, which may come in either order.
 func (d *decoder) data() error {
 	err := object(d.json, func(key string) error {
 		switch key {
@@ -101,7 +101,7 @@ func (d *decoder) data() error {
 	return d.each(s)
 }
 
-// skip reads over a value of any size.
+// skip discards a value of any size.
 func skip(d *json.Decoder) error {
 	for depth := 0; ; {
 		t, err := d.Token()
@@ -120,7 +120,7 @@ func skip(d *json.Decoder) error {
 	}
 }
 
-// object reads an object; value reads what is behind a key.
+// object reads an object; value reads the value of a key.
 func object(d *json.Decoder, value func(key string) error) error {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return unexpected(t, err)
@@ -146,7 +146,7 @@ func unexpected(t json.Token, err error) error {
 	return fmt.Errorf("%.40v is not expected there", t)
 }
 
-// results reads the list of series, or [time, "value"] of a scalar.
+// results reads a list of series, or the [time, "value"] of a scalar.
 func (d *decoder) results() error {
 	if t, err := d.json.Token(); err != nil || t != json.Delim('[') {
 		return unexpected(t, err)
@@ -165,7 +165,7 @@ func (d *decoder) results() error {
 		err := d.json.Decode(&x)
 		var other *json.UnmarshalTypeError
 		if n == 0 && errors.As(err, &other) && other.Field == "" && strings.HasPrefix(other.Value, "number") {
-			if err := d.json.Decode(&d.text); err != nil { // the time is that of the query
+			if err := d.json.Decode(&d.text); err != nil { // the time equals that of the query
 				return err
 			}
 			break
@@ -196,9 +196,9 @@ func (d *decoder) results() error {
 
 var errPoint = errors.New("a sample is not of the form [time, \"value\"]")
 
-// points reads [[1700000000.123,"1.5"],…], valid JSON. NaN and infinities, markers of
-// staleness among them, are no samples unless they are asked for. Of samples with the same
-// time the last counts; those that go back in time are left out.
+// points reads valid JSON such as [[1700000000.123,"1.5"],…]. NaN and infinities, including
+// staleness markers, are dropped unless requested. Of samples with the same time the last is used;
+// samples that go back in time are dropped.
 func (d *decoder) points(raw []byte) ([]Point, error) {
 	out := make([]Point, 0, len(raw)/22+1)
 	word := func() []byte {

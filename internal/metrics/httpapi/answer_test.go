@@ -18,7 +18,7 @@ func TestDecode(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		nonFinite  bool
-		want       string // of the series
+		want       string // the expected part of the error
 		kind       string
 		fails      string
 	}{
@@ -109,7 +109,7 @@ func TestDecodeReportsWarnings(t *testing.T) {
 	}
 }
 
-func TestDecodeStopsWithItsReceiver(t *testing.T) {
+func TestDecodeStopsOnVisitorError(t *testing.T) {
 	enough := errors.New("enough")
 	d := &decoder{
 		json: json.NewDecoder(strings.NewReader(`{"data":{"result":[{"metric":{}},{"metric":{}}]}}`)), maxSeries: 9,
@@ -120,8 +120,7 @@ func TestDecodeStopsWithItsReceiver(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no answer makes the reader fail otherwise than by an error, and points are
-// numbers in order of time.
+// FuzzDecode checks that every response decodes to numbers in time order or returns an error.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		empty,

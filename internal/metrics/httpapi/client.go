@@ -1,4 +1,4 @@
-// Package httpapi asks instant queries of servers that speak Prometheus's HTTP API
+// Package httpapi sends instant queries to servers with Prometheus's HTTP API
 // (https://prometheus.io/docs/prometheus/latest/querying/api/): Prometheus, VictoriaMetrics,
 // Thanos, Mimir, Amazon Managed Prometheus. It never writes to a server.
 package httpapi
@@ -27,20 +27,20 @@ import (
 )
 
 const (
-	// Attempts is how often a busy or unreachable server is asked.
+	// Attempts is the number of attempts if a server is busy or unreachable.
 	Attempts = 4
-	// LongestWait bounds the wait before another attempt, whatever the server asks for.
+	// LongestWait bounds the wait before another attempt, even if the server asks for more.
 	LongestWait = 30 * time.Second
-	// MaxMessage bounds, in characters, how much of a server's words an error holds.
+	// MaxMessage is the maximum length, in characters, of a server's message in an error.
 	MaxMessage = 300
-	// maxRefusal bounds, in bytes, how much of an answer with an error is read.
+	// maxRefusal is the maximum number of bytes read of an error response.
 	maxRefusal = 64 << 10
-	// MaxSkew is how far a server's clock may be from this machine's: two scrapes of a slow job.
+	// MaxSkew is the maximum clock difference to a server: two scrapes of a slow job.
 	MaxSkew = 2 * time.Minute
 )
 
-// Access is the address of a server and the credentials of the reader. Secrets are sent over https
-// alone, or to this machine.
+// Access is the address of a server and the credentials of the reader. Secrets are sent only over
+// https or to loopback.
 type Access struct {
 	// URL is the server's address without /api/v1: "http://prometheus:9090",
 	// "https://aps-workspaces.us-east-1.amazonaws.com/workspaces/ws-1".
@@ -49,28 +49,27 @@ type Access struct {
 	Token, User, Password string
 	// Headers are sent with every request: X-Scope-OrgID names a tenant of Mimir.
 	Headers map[string]string
-	// TLS holds the client's certificate and the authorities that are trusted; nil: those
-	// of the system.
+	// TLS holds the client certificate and the trusted authorities; nil means the system's.
 	TLS *tls.Config
-	// Sign signs a request whose body has that SHA-256, as AWS wants; nil: none.
+	// Sign signs a request whose body has the given SHA-256, as AWS requires; nil for no signature.
 	Sign func(ctx context.Context, r *http.Request, bodySHA256 string) error
-	// Timeout bounds each query; zero means the default of who asks.
+	// Timeout bounds each query; zero means the caller's default.
 	Timeout time.Duration
-	// Now is the clock of this machine; nil compares no clocks.
+	// Now is the clock of this machine; nil disables the comparison of clocks.
 	Now func() time.Time
 	// Transport sends requests and Wait waits between attempts; nil: as [httpclient.New] does.
 	Transport http.RoundTripper
 	Wait      func(ctx context.Context, d time.Duration) error
 }
 
-// Limits bound one answer.
+// Limits bound one response.
 type Limits struct {
-	// Bytes bounds its size, unpacked, Series the number of its series.
+	// Bytes bounds the uncompressed size, Series the number of series.
 	Bytes  int64
 	Series int
 }
 
-// Client asks one server.
+// Client queries one server.
 type Client struct {
 	access Access
 	limits Limits
@@ -80,7 +79,7 @@ type Client struct {
 	queries, bytes atomic.Int64
 }
 
-// New returns a client. It makes no request. Errors repeat neither secrets nor the URL.
+// New returns a client. It makes no request. Errors contain neither secrets nor the URL.
 func New(a Access, l Limits) (*Client, error) {
 	u, err := url.Parse(a.URL)
 	word := func(s string) bool {
@@ -122,13 +121,13 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Host is the server's host and port.
+// Host returns the server's host and port.
 func (c *Client) Host() string { return c.host }
 
-// Access returns what the client was made of, with the URL as it is used.
+// Access returns the access the client was made with, with a normalized URL.
 func (c *Client) Access() Access { return c.access }
 
-// Asked returns the requests that were sent and the bytes that were answered, unpacked.
+// Asked returns the number of requests sent and of uncompressed response bytes.
 func (c *Client) Asked() (requests, bytes int64) { return c.queries.Load(), c.bytes.Load() }
 
 // prepare completes a request before each attempt.
@@ -160,8 +159,8 @@ func (c *Client) prepare(r *http.Request) error {
 	return nil
 }
 
-// retry asks a busy server again, at the latest after [LongestWait]. A query that took too
-// long is not asked again: a smaller one may be.
+// retry retries a busy server, after [LongestWait] at the latest. A query that timed out is not
+// retried; a smaller one may succeed.
 func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	var timeout *httpclient.TimeoutError
 	switch {
@@ -188,28 +187,28 @@ func busy(status int) bool {
 type Query struct {
 	Expression string
 	At         time.Time
-	// NonFinite keeps NaN and infinities, which are otherwise no samples.
+	// NonFinite keeps NaN and infinities, which are dropped otherwise.
 	NonFinite bool
 }
 
-// Result is an answer apart from its series.
+// Result describes a response apart from its series.
 type Result struct {
 	// Type is "vector", "matrix" or "scalar".
 	Type string
-	// Warnings of the server that its answer may be partial are one line each. Hints are left
-	// out.
+	// Warnings are the server's warnings that the response may be partial, one line each, without
+	// hints.
 	Warnings []string
 }
 
-// Instant asks a query and hands each the series of the answer while it arrives. What was
-// handed over before an error is not to be used.
+// Instant evaluates a query and passes each series on as it arrives. After an error, discard the
+// series passed before it.
 //
-// Errors are an *[Error], a *[FormatError], an *[UnreachableError], a
-// *[httpclient.TimeoutError], a *[ClockError], one that wraps [ErrTooLarge], that of each, or
-// the cause of an ended context.
+// Errors are an *[Error], a *[FormatError], an *[UnreachableError], a *[httpclient.TimeoutError], a
+// *[ClockError], an error that wraps [ErrTooLarge], an error of each, or the cause of the canceled
+// context.
 func (c *Client) Instant(ctx context.Context, q Query, each func(Series) error) (Result, error) {
 	form := url.Values{
-		"nocache": {"1"}, // without it VictoriaMetrics moves the ends of long ranges
+		"nocache": {"1"}, // otherwise VictoriaMetrics rounds the ends of long ranges
 		"query":   {q.Expression},
 		"time":    {strconv.FormatFloat(float64(q.At.UnixMilli())/1000, 'f', 3, 64)},
 	}
@@ -227,7 +226,7 @@ func (c *Client) Instant(ctx context.Context, q Query, each func(Series) error) 
 	defer func() { _ = resp.Body.Close() }()
 	in := &counter{from: resp.Body, bytes: &c.bytes}
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // what arrived of it
+		text, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // an incomplete body is still useful
 		e := refusal(resp.Status, text)
 		e.Status, e.Message = resp.StatusCode, c.clean(e.Message)
 		return Result{}, e
@@ -275,7 +274,7 @@ func (c *Client) send(ctx context.Context, method string, form url.Values) (*htt
 	return c.http.Do(req)
 }
 
-// unanswered types the error of a request without an answer.
+// unanswered types the error of a request without a response.
 func (c *Client) unanswered(ctx context.Context, err error) error {
 	var (
 		timeout     *httpclient.TimeoutError
@@ -295,7 +294,7 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 	return &UnreachableError{Reason: c.clean(err.Error())}
 }
 
-// undecoded types the error of an answer that was not read to its end.
+// undecoded types the error of a response that could not be read completely.
 func (c *Client) undecoded(ctx context.Context, err, refused error) error {
 	var (
 		said    *Error
@@ -320,10 +319,10 @@ func (c *Client) undecoded(ctx context.Context, err, refused error) error {
 	return &FormatError{Reason: c.clean(err.Error())}
 }
 
-// compareClocks compares the server's clock with this machine's: a server whose clock is
-// ahead calls old samples new.
+// compareClocks compares the server's clock with this machine's: with a server clock ahead, old
+// samples would look current.
 func (c *Client) compareClocks(resp *http.Response) error {
-	// A proxy may leave the server's time out.
+	// A proxy may drop the Date header.
 	theirs, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil || c.access.Now == nil {
 		return nil //nolint:nilerr // there is no time to compare
@@ -334,7 +333,7 @@ func (c *Client) compareClocks(resp *http.Response) error {
 	return nil
 }
 
-// clean makes a server's words fit for an error: one line, not too long, no secret.
+// clean makes a server's message fit for an error: one line, bounded, without secrets.
 func (c *Client) clean(text string) string {
 	for _, secret := range []string{c.access.Token, c.access.Password} {
 		if secret != "" {
@@ -344,7 +343,7 @@ func (c *Client) clean(text string) string {
 	return plain.Cut(plain.Line(text), MaxMessage)
 }
 
-// counter counts what is read.
+// counter counts the bytes read.
 type counter struct {
 	from  io.Reader
 	bytes *atomic.Int64

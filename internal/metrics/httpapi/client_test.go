@@ -18,8 +18,8 @@ const one = `{"status":"success","warnings":["PromQL info: hint","half is missin
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// ask asks a server that answers by handlers, the last one without end, and returns the
-// requests that it got.
+// ask queries a server that responds with each handler in turn, the last one repeatedly, and
+// returns the requests it received.
 func ask(t *testing.T, a Access, handlers ...http.HandlerFunc) (Result, []*http.Request, error) {
 	t.Helper()
 	var got []*http.Request
@@ -61,7 +61,7 @@ func TestInstant(t *testing.T) {
 	}
 }
 
-// TestFallsBackToGET holds for servers that answer queries by GET alone.
+// TestFallsBackToGET covers servers that accept queries only by GET.
 func TestFallsBackToGET(t *testing.T) {
 	var sums []string
 	sign := func(_ context.Context, _ *http.Request, sum string) error { sums = append(sums, sum[:8]); return nil }
@@ -71,7 +71,7 @@ func TestFallsBackToGET(t *testing.T) {
 		if err != nil || len(got) != 2 || got[1].Method != http.MethodGet || got[1].Form.Get("query") != "up" {
 			t.Errorf("status %d: %v after %d requests", status, err, len(got))
 		}
-		// SHA-256 of nothing begins with e3b0c442.
+		// e3b0c442 begins the SHA-256 of an empty body.
 		if len(sums) != 2 || sums[0] == "e3b0c442" || sums[1] != "e3b0c442" {
 			t.Errorf("status %d: signed %v", status, sums)
 		}
@@ -144,7 +144,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// silent never answers.
+// silent never responds.
 type silent struct{}
 
 func (silent) RoundTrip(r *http.Request) (*http.Response, error) {

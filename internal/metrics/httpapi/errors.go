@@ -10,27 +10,27 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// ErrTooLarge is returned when the answer to one query is too large: half of it may be answered.
+// ErrTooLarge is returned when the response to a query is too large; half of it may succeed.
 var ErrTooLarge = errors.New("the answer is too large")
 
-// Error is a refusal of the server.
+// Error is an error response of the server.
 type Error struct {
-	// Status is that of HTTP.
+	// Status is the HTTP status.
 	Status int
-	// Kind is the errorType of the API, "unknown" where its error has none; empty where
-	// something else than the API answered.
+	// Kind is the errorType of the API, "unknown" if the error has none; empty if something other
+	// than the API responded.
 	Kind string
-	// Message is that of the API, else the status in words. It is one line without secrets.
+	// Message is the API's message, or the status text. It is one line without secrets.
 	Message string
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// Busy reports whether the server was too busy to answer, in each of its [Attempts].
+// Busy reports whether the server was too busy to respond in each of the [Attempts].
 func (e *Error) Busy() bool { return busy(e.Status) && e.Kind != "timeout" }
 
-// refusal reads an answer that has another status than 200.
+// refusal parses a response with a status other than 200.
 func refusal(status string, text []byte) *Error {
 	var body struct {
 		Type    string `json:"errorType"`
@@ -42,11 +42,11 @@ func refusal(status string, text []byte) *Error {
 	return &Error{Message: status}
 }
 
-// FormatError is returned when an answer is not one of Prometheus's API.
+// FormatError is returned when a response is not one of Prometheus's API.
 type FormatError struct {
 	// Reason is one line without secrets.
 	Reason string
-	// HTML is true if the answer is a page.
+	// HTML is true if the response is an HTML page.
 	HTML bool
 }
 
@@ -66,9 +66,9 @@ type UnreachableError struct {
 // Error implements error.
 func (e *UnreachableError) Error() string { return e.Reason }
 
-// ClockError is returned when the server's clock is not this machine's.
+// ClockError is returned when the server's clock differs from this machine's.
 type ClockError struct {
-	// Ahead is how far it is ahead, below 0 how far behind.
+	// Ahead is the server's lead; negative if it is behind.
 	Ahead time.Duration
 }
 

@@ -11,85 +11,85 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// batch is the series of one answer, of machines that are wanted.
+// batch holds the series of one response that belong to wanted machines.
 type batch struct {
-	list []*taken
-	// parts are the series of which statistics were told, by name and labels.
-	parts map[string]*taken
+	list []*rawSeries
+	// parts holds the series of which statistics were received, by name and labels.
+	parts map[string]*rawSeries
 }
 
-// taken is one series as it was told.
-type taken struct {
+// rawSeries is one received series.
+type rawSeries struct {
 	machine *inventory.Resource
-	// device is the GPU; nil where the signal is the machine's.
+	// device is the GPU; nil if the signal describes the machine.
 	device *usage.Device
 	gpu    string
 	signal usage.Signal
-	// addend is the metric where the signal is the sum of several; empty: it is not.
+	// addend is the metric if the signal is the sum of several metrics; else empty.
 	addend string
 	points []sample
-	// stats are the statistics of a long interval's steps.
+	// stats holds the statistics of each step of a long interval.
 	stats map[string][]point
-	// expected is how many samples a step has that is whole; 0 is not known.
+	// expected is the number of samples in a complete step; 0 if unknown.
 	expected float64
 }
 
-// sample is a sample, or what the samples of a step come to.
+// sample is one sample, or the aggregate of the samples of a step.
 type sample struct {
 	at        time.Time
 	mean, max float64
 	count     float64
 }
 
-// machineOf returns the machine of a series; nil where it is none that is wanted.
+// machineOf returns the wanted machine that a series belongs to, or nil.
 func (r *reading) machineOf(labels map[string]string) *inventory.Resource {
 	m := r.found.find(labels)
 	if m == nil {
 		return nil
 	}
 	ref := m.Ref()
-	if _, ahead := r.ahead[ref]; ahead {
+	if _, ahead := r.clocksAhead[ref]; ahead {
 		return nil
 	}
 	return r.here[ref]
 }
 
-func (r *reading) taken(labels map[string]string, signal usage.Signal) *taken {
+func (r *reading) taken(labels map[string]string, signal usage.Signal) *rawSeries {
 	m := r.machineOf(labels)
 	if m == nil {
 		return nil
 	}
-	t := &taken{machine: m, signal: signal}
+	t := &rawSeries{machine: m, signal: signal}
 	if signal.PerGPU() {
 		d := deviceOf(labels)
-		d.InMIGMode = !d.IsPart() && (r.divided[gpuKey{m.Ref(), d.UUID}] || r.divided[gpuKey{m.Ref(), d.Index}])
+		d.InMIGMode = !d.IsPart() && (r.migGPUs[gpuKey{m.Ref(), d.UUID}] || r.migGPUs[gpuKey{m.Ref(), d.Index}])
 		t.device = &d
 		if h, ok := holderOf(d.Name(""), labels); ok {
-			r.lend(m.Ref(), h)
+			r.recordHolder(m.Ref(), h)
 		}
 	}
 	return t
 }
 
-// divide notes that a GPU is in MIG mode: of a series that says so, and of one of an instance.
-func (r *reading) divide(m *inventory.Resource, d usage.Device) {
+// markMIG records that a GPU is in MIG mode: a series says so, or a MIG instance has series.
+func (r *reading) markMIG(m *inventory.Resource, d usage.Device) {
 	for _, name := range []string{d.UUID, d.Index} {
 		if name != "" {
-			r.divided[gpuKey{m.Ref(), name}] = true
+			r.migGPUs[gpuKey{m.Ref(), name}] = true
 		}
 	}
 }
 
-// leaveOut counts a reading that is no measurement.
-func (r *reading) leaveOut(m *inventory.Resource, signal usage.Signal, reading usage.Validity) {
+// countImpossible counts a reading that is not a measurement.
+func (r *reading) countImpossible(m *inventory.Resource, signal usage.Signal, reading usage.Validity) {
 	if reading == usage.Impossible {
 		r.impossible[impossibleKey{m.ID, signal}]++
 	}
 }
 
-// add takes a series of samples within [from, to).
+// add adds the samples of a series that lie within [from, to).
 func (b *batch) add(r *reading, x series, from, to time.Time) {
-	name, labels := x.Labels["__name__"], lower(x.Labels)
+	name, labels := x.Labels["__name__"], lowerKeys(x.Labels)
 	if r.mode(name, labels, x.Points) {
 		return
 	}
@@ -110,7 +110,7 @@ func (b *batch) add(r *reading, x series, from, to time.Time) {
 		}
 		v, reading := t.read(m, p.V)
 		if reading != usage.Valid {
-			r.leaveOut(t.machine, m.Signal, reading)
+			r.countImpossible(t.machine, m.Signal, reading)
 			continue
 		}
 		t.points = append(t.points, sample{at, v, v, 1})
@@ -120,36 +120,36 @@ func (b *batch) add(r *reading, x series, from, to time.Time) {
 	}
 }
 
-// read returns a value of a metric in the unit of its signal.
-func (t *taken) read(m usage.Metric, v float64) (float64, usage.Validity) {
+// read converts a value of a metric to the unit of its signal.
+func (t *rawSeries) read(m usage.Metric, v float64) (float64, usage.Validity) {
 	if t.device == nil {
 		return m.Read(v, usage.Device{})
 	}
 	return m.Read(v, *t.device)
 }
 
-// mode hears whether a GPU is in MIG mode, of a series that says so.
+// mode records whether a GPU is in MIG mode, from a series that reports the mode.
 func (r *reading) mode(name string, labels map[string]string, points []point) bool {
 	if !slices.Contains(usage.MIGModeMetrics(), name) {
 		return false
 	}
 	if m := r.machineOf(labels); m != nil && slices.ContainsFunc(points, func(p point) bool { return p.V == 1 }) {
-		r.divide(m, deviceOf(labels))
+		r.markMIG(m, deviceOf(labels))
 	}
 	return true
 }
 
-// hostValue returns a value of a host's signal as a point of a step has it.
+// value converts a value of a host expression to the value of a point over a step.
 func (h hostExpression) value(v float64, step time.Duration) float64 {
 	if h.rate {
 		v *= step.Seconds()
 	}
-	return max(v, 0) // all of a CPU's time and a little more is rounding
+	return max(v, 0) // slightly more than all CPU time is a rounding error
 }
 
-// addHost takes a computed series, whose values are of the step before their time.
+// addHost adds a computed series, whose values describe the step before their time.
 func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Duration, from, to time.Time) {
-	t := r.taken(lower(x.Labels), h.signal)
+	t := r.taken(lowerKeys(x.Labels), h.signal)
 	if t == nil {
 		return
 	}
@@ -167,24 +167,24 @@ func (b *batch) addHost(r *reading, h hostExpression, x series, step time.Durati
 	}
 }
 
-// addStatistic takes one statistic of a metric's steps.
+// addStatistic adds one statistic of a metric's steps.
 func (b *batch) addStatistic(r *reading, name, statistic string, x series) {
 	m := r.words[name]
-	if m.Label != "" && lower(x.Labels)[m.Label] != m.Value {
+	if m.Label != "" && lowerKeys(x.Labels)[m.Label] != m.Value {
 		return
 	}
-	b.statistic(r, m.Signal, name, statistic, x, func(t *taken, v float64) (float64, bool) {
+	b.statistic(r, m.Signal, name, statistic, x, func(t *rawSeries, v float64) (float64, bool) {
 		v, reading := t.read(m, v)
 		if reading == usage.Impossible && statistic == "max" {
-			r.leaveOut(t.machine, m.Signal, reading)
+			r.countImpossible(t.machine, m.Signal, reading)
 		}
 		return v, reading == usage.Valid
 	})
 }
 
-// addHostStatistic takes one statistic of a host's steps.
+// addHostStatistic adds one statistic of a host expression's steps.
 func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string, x series, step time.Duration) {
-	t := b.statistic(r, h.signal, "", statistic, x, func(_ *taken, v float64) (float64, bool) {
+	t := b.statistic(r, h.signal, "", statistic, x, func(_ *rawSeries, v float64) (float64, bool) {
 		return h.value(v, step), true
 	})
 	if t != nil {
@@ -192,10 +192,10 @@ func (b *batch) addHostStatistic(r *reading, h hostExpression, statistic string,
 	}
 }
 
-// statistic takes one statistic of a series, which the first one makes known.
+// statistic adds one statistic of a series. The first one creates the series.
 func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic string, x series,
-	value func(t *taken, v float64) (float64, bool)) *taken {
-	labels := lower(x.Labels)
+	value func(t *rawSeries, v float64) (float64, bool)) *rawSeries {
+	labels := lowerKeys(x.Labels)
 	delete(labels, "__name__") // some servers keep it, for some of the statistics
 	key := name + "\x00" + signature(labels)
 	t := b.parts[key]
@@ -206,7 +206,7 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 		}
 		t.addend = r.words.addend(name, labels)
 		if b.parts == nil {
-			b.parts = map[string]*taken{}
+			b.parts = map[string]*rawSeries{}
 		}
 		t.stats = map[string][]point{}
 		b.parts[key], b.list = t, append(b.list, t)
@@ -223,7 +223,7 @@ func (b *batch) statistic(r *reading, signal usage.Signal, name, statistic strin
 	return t
 }
 
-// signature is the labels as one text.
+// signature returns the labels as a map key.
 func signature(labels map[string]string) string {
 	keys := make([]string, 0, len(labels))
 	for k := range labels {
@@ -237,8 +237,8 @@ func signature(labels map[string]string) string {
 	return string(out)
 }
 
-// roll makes points of statistics: one for each step that has all of them.
-func (b *batch) roll(step time.Duration) {
+// addSteps makes one point for each step that has all of its statistics.
+func (b *batch) addSteps(step time.Duration) {
 	for _, t := range b.list {
 		means, counts := byTime(t.stats["avg"]), byTime(t.stats["count"])
 		for _, p := range t.stats["max"] {
@@ -252,7 +252,7 @@ func (b *batch) roll(step time.Duration) {
 		}
 		t.stats = nil
 	}
-	b.list = slices.DeleteFunc(b.list, func(t *taken) bool { return len(t.points) == 0 })
+	b.list = slices.DeleteFunc(b.list, func(t *rawSeries) bool { return len(t.points) == 0 })
 }
 
 func byTime(points []point) map[int64]float64 {
@@ -263,9 +263,9 @@ func byTime(points []point) map[int64]float64 {
 	return out
 }
 
-// identify settles which GPU each series is of: a UUID that another series has with the
-// same place in the machine is that of the series that have no more than the place. Of a GPU
-// that has MIG instances, the utilization of the whole means nothing.
+// identify decides which GPU each series belongs to. A series without a UUID gets the UUID that
+// another series has for the same place in the machine. The utilization of a GPU with MIG instances
+// is dropped: only that of its instances is meaningful.
 func (b *batch) identify(r *reading) {
 	type place struct {
 		ref   inventory.Ref
@@ -280,24 +280,24 @@ func (b *batch) identify(r *reading) {
 			uuids[place{t.machine.Ref(), t.device.Index}] = t.device.UUID
 		}
 		if t.device.Instance != "" {
-			r.divide(t.machine, *t.device)
+			r.markMIG(t.machine, *t.device)
 		}
 	}
-	b.list = slices.DeleteFunc(b.list, func(t *taken) bool {
+	b.list = slices.DeleteFunc(b.list, func(t *rawSeries) bool {
 		if t.device == nil {
 			return false
 		}
 		t.gpu = t.device.Name(uuids[place{t.machine.Ref(), t.device.Index}])
-		return t.signal == usage.GPUUtil && !t.device.IsPart() && (r.divided[gpuKey{t.machine.Ref(), t.device.UUID}] ||
-			r.divided[gpuKey{t.machine.Ref(), t.device.Index}])
+		return t.signal == usage.GPUUtil && !t.device.IsPart() && (r.migGPUs[gpuKey{t.machine.Ref(), t.device.UUID}] ||
+			r.migGPUs[gpuKey{t.machine.Ref(), t.device.Index}])
 	})
 }
 
-// merged is the series of one meter: replicas, and what differs in job, pod or exporter.
+// merged is the series of one meter: replicas, and duplicates that differ in job, pod or exporter.
 type merged struct {
 	key     meterKey
 	machine *inventory.Resource
-	series  []*taken
+	series  []*rawSeries
 }
 
 // meters groups series by meter, in a fixed order, those with the most samples first.
@@ -314,8 +314,8 @@ func (b *batch) meters() []*merged {
 		m.series = append(m.series, t)
 	}
 	for _, m := range out {
-		slices.SortStableFunc(m.series, func(a, b *taken) int { return len(b.points) - len(a.points) })
-		m.series = added(m.series)
+		slices.SortStableFunc(m.series, func(a, b *rawSeries) int { return len(b.points) - len(a.points) })
+		m.series = sumParts(m.series)
 	}
 	slices.SortStableFunc(out, func(a, b *merged) int {
 		return cmp.Or(cmp.Compare(a.key.ref.ID, b.key.ref.ID), usage.CompareGPUs(a.key.gpu, b.key.gpu),
@@ -324,9 +324,9 @@ func (b *batch) meters() []*merged {
 	return out
 }
 
-// added adds the parts of a signal up where they were told at the same time. Of two series of
-// one part, such as replicas, the higher counts.
-func added(series []*taken) []*taken {
+// sumParts sums the parts of a signal where their times agree. Of replicas of one part the higher
+// value is used.
+func sumParts(series []*rawSeries) []*rawSeries {
 	if len(series) < 2 || series[0].addend == "" {
 		return series
 	}
@@ -347,12 +347,12 @@ func added(series []*taken) []*taken {
 	}
 	all := *series[0]
 	all.points = slices.SortedFunc(maps.Values(sums), func(a, b sample) int { return a.at.Compare(b.at) })
-	return []*taken{&all}
+	return []*rawSeries{&all}
 }
 
-// apart returns the time that most samples are apart, in whole seconds; 0 where there are
-// not enough to tell.
-func apart(points []sample) time.Duration {
+// sampleInterval returns the most frequent interval between samples in whole seconds, or 0 if there are too
+// few samples.
+func sampleInterval(points []sample) time.Duration {
 	const enough = 4
 	if len(points) < enough {
 		return 0
@@ -365,7 +365,7 @@ func apart(points []sample) time.Duration {
 	return max(gaps[len(gaps)/2].Round(time.Second), time.Second)
 }
 
-// deliver hands the points over, of each meter in order of time.
+// deliver passes the points on, per meter in time order.
 func (b *batch) deliver(r *reading) {
 	b.identify(r)
 	for _, m := range b.meters() {
@@ -378,7 +378,7 @@ func (b *batch) deliver(r *reading) {
 		switch m.key.signal {
 		case usage.GPUUtil:
 			r.utilized[gpu] = true
-		case usage.GREngine: // it stands for utilization where that is not measured
+		case usage.GREngine: // a substitute for utilization where that is not measured
 			if !r.utilized[gpu] {
 				r.hand(m, usage.GPUUtil, points, step, 100)
 			}
@@ -399,16 +399,16 @@ func (r *reading) hand(m *merged, signal usage.Signal, points []sample, step tim
 	}
 }
 
-// points are those of a meter, and the time that each stands for.
+// points returns the points of a meter and the time that each covers.
 func (r *reading) points(m *merged) ([]sample, time.Duration) {
 	best := m.series[0]
 	if r.iv.To.Sub(r.iv.From) > fineLength {
-		return r.whole(m), r.iv.Step
+		return r.completeSteps(m), r.iv.Step
 	}
 	if !best.signal.PerGPU() {
-		return union(m.series, r.every[m.key]), r.every[m.key]
+		return mergeReplicas(m.series, r.every[m.key]), r.every[m.key]
 	}
-	every := apart(best.points)
+	every := sampleInterval(best.points)
 	if known := r.every[m.key]; known > 0 && (every == 0 || every*10 > known*8 && every*10 < known*12) {
 		every = known
 	}
@@ -418,14 +418,14 @@ func (r *reading) points(m *merged) ([]sample, time.Duration) {
 		r.every[m.key] = every
 	}
 	if every >= r.iv.Step {
-		return union(m.series, every), every
+		return mergeReplicas(m.series, every), every
 	}
 	return r.bucket(m, every), r.iv.Step
 }
 
-// union is the samples of all replicas of a series: where two are within half an interval
-// of one another they are one, which counts with the higher of both.
-func union(series []*taken, every time.Duration) []sample {
+// mergeReplicas merges the samples of all replicas of a series. Samples within half an interval of each
+// other become one with the higher value.
+func mergeReplicas(series []*rawSeries, every time.Duration) []sample {
 	out := series[0].points
 	for _, other := range series[1:] {
 		next := make([]sample, 0, len(out)+len(other.points))
@@ -446,8 +446,8 @@ func union(series []*taken, every time.Duration) []sample {
 	return out
 }
 
-// bucket makes points of a step out of samples that are closer. A point of which too few
-// samples are known counts only where it shows work.
+// bucket aggregates samples that are closer than a step. A step with too few samples is used only
+// if it shows activity.
 func (r *reading) bucket(m *merged, every time.Duration) []sample {
 	step, floor := r.iv.Step, usage.DefaultFloors()[m.key.signal]
 	var out []sample
@@ -466,7 +466,7 @@ func (r *reading) bucket(m *merged, every time.Duration) []sample {
 	})
 }
 
-// inSteps makes a sample of each step of samples in order of time.
+// inSteps aggregates samples in time order to one sample a step.
 func inSteps(points []sample, step time.Duration) []sample {
 	var out []sample
 	for _, p := range points {
@@ -485,8 +485,7 @@ func inSteps(points []sample, step time.Duration) []sample {
 	return out
 }
 
-// overlay is the points of two replicas on one grid: of each time the higher values and the
-// more samples.
+// overlay merges two replicas on the same grid: the higher values and sample count at each time.
 func overlay(a, b []sample) []sample {
 	all := append(slices.Clone(a), b...)
 	slices.SortStableFunc(all, func(x, y sample) int { return x.at.Compare(y.at) })
@@ -502,13 +501,12 @@ func overlay(a, b []sample) []sample {
 	return out
 }
 
-// leastShare is the share of its samples that a step of a long interval must have to show
-// rest.
-const leastShare = 0.9
+// minCoverage is the share of its expected samples that a step of a long interval needs to prove
+// idleness.
+const minCoverage = 0.9
 
-// whole are the steps of a long interval of which enough samples are known, or that show
-// work.
-func (r *reading) whole(m *merged) []sample {
+// completeSteps returns the steps of a long interval that have enough samples or show activity.
+func (r *reading) completeSteps(m *merged) []sample {
 	out := m.series[0].points
 	for _, other := range m.series[1:] {
 		out = overlay(out, other.points)
@@ -534,7 +532,7 @@ func (r *reading) whole(m *merged) []sample {
 				}
 			}
 		}
-		if share >= leastShare || p.max >= floor && floor > 0 {
+		if share >= minCoverage || p.max >= floor && floor > 0 {
 			kept = append(kept, p)
 		}
 	}

@@ -17,11 +17,10 @@ import (
 
 var fleetSize = flag.Int("fleet", 1000, "how many machines with 8 GPUs the benchmark reads")
 
-// BenchmarkScanOfAFleet reads 26 hours of a fleet, 8 GPUs a machine, three metrics of each
-// GPU every five minutes, from a real Prometheus: as a scan does, as a pass does in its
-// first and in its later rounds, and, to compare with, by one plain range query for each
-// machine and metric.
-func BenchmarkScanOfAFleet(b *testing.B) {
+// BenchmarkScanFleet reads 26 hours of a fleet from a real Prometheus: 8 GPUs a machine and
+// three metrics per GPU every five minutes. It measures a scan, the first and a later pass, and for
+// comparison one range query per machine and metric.
+func BenchmarkScanFleet(b *testing.B) {
 	from := at.Add(-26 * time.Hour)
 	metrics := []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"}
 	machines, server := benchFleet(b, from, metrics)

@@ -18,22 +18,22 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// told is a point as a sink was handed it.
-type told struct {
+// recordedPoint is a point that a sink received.
+type recordedPoint struct {
 	Machine, GPU, Signal string
 	At                   time.Time
 	Mean, Max            float64
 	Step                 time.Duration
 }
 
-// measure reads a source into a list.
-func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.Interval) ([]told,
+// measure returns all points of a source.
+func measure(t testing.TB, s *Source, machines []*inventory.Resource, iv usage.Interval) ([]recordedPoint,
 	[]inventory.BlindSpot) {
 	t.Helper()
-	var out []told
+	var out []recordedPoint
 	m, err := s.Measure(t.Context(), machines, iv, func(r *inventory.Resource, o usage.SourceInfo) usage.Sink {
 		return usage.SinkFunc(func(gpu string, sig usage.Signal, p usage.Point) bool {
-			out = append(out, told{r.ID, gpu, sig.String(), p.Time, p.Mean, p.Max, o.Step})
+			out = append(out, recordedPoint{r.ID, gpu, sig.String(), p.Time, p.Mean, p.Max, o.Step})
 			return true
 		})
 	})
@@ -62,7 +62,7 @@ func dcgm(machine, gpu int, more string) string {
 		gpu, machine, gpu, gpu, machine, machine, more)
 }
 
-// history makes a series of a value a minute.
+// history returns a series with one value a minute.
 func history(name, labels string, from time.Time, minutes int, value func(i int) float64) prometheus.Series {
 	s := prometheus.Series{Name: name, Labels: labels}
 	for i := range minutes {
@@ -73,17 +73,17 @@ func history(name, labels string, from time.Time, minutes int, value func(i int)
 	return s
 }
 
-// servers are the real ones that every case is held to.
+// servers starts the real servers that every case runs against.
 var servers = map[string]func(testing.TB, []prometheus.Series) string{
 	"Prometheus":      func(t testing.TB, h []prometheus.Series) string { return prometheus.Start(t, h, "") },
 	"VictoriaMetrics": func(t testing.TB, h []prometheus.Series) string { return prometheus.Victoria(t, h) },
 }
 
-// at is when the tests' histories end.
+// at is the end of the recorded histories.
 var at = time.Now().UTC().Truncate(time.Hour)
 
-// TestServers holds real servers to the same: every sample of a fleet comes in as it was
-// recorded, gaps stay gaps, replicas are one GPU, and what matches nothing is listed.
+// TestServers checks against real servers that every sample is read as recorded, gaps stay gaps,
+// replicas count as one GPU, and names that match no machine are listed.
 func TestServers(t *testing.T) {
 	const minutes = 300
 	from := at.Add(-minutes * time.Minute)
@@ -141,11 +141,11 @@ func TestServers(t *testing.T) {
 	}
 	machines := fleetOf(3)
 	iv := usage.Interval{From: from, To: at, Step: time.Minute}
-	var want []told
+	var want []recordedPoint
 	add := func(machine, gpu, signal string, value func(i int) float64) {
 		for i := range minutes {
 			if v := value(i); v >= 0 {
-				want = append(want, told{
+				want = append(want, recordedPoint{
 					machine, gpu, signal, from.Add(time.Duration(i) * time.Minute), v, v, time.Minute,
 				})
 			}
@@ -167,8 +167,8 @@ func TestServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, blind := measure(t, s, machines, iv)
-			host := map[string][]told{}
-			got = slices.DeleteFunc(got, func(x told) bool {
+			host := map[string][]recordedPoint{}
+			got = slices.DeleteFunc(got, func(x recordedPoint) bool {
 				if x.GPU == "" {
 					host[x.Signal] = append(host[x.Signal], x)
 				}
@@ -182,7 +182,7 @@ func TestServers(t *testing.T) {
 				if len(list) < minutes-5 || len(list) > minutes {
 					t.Errorf("%s has %d points of %d", signal, len(list), minutes)
 				}
-				for _, p := range list[2:] { // rates of the first ones are of less than a whole range
+				for _, p := range list[2:] { // the first rates cover less than a whole range
 					if p.Machine != "i-0" || math.Abs(p.Max-value) > value/50 || p.Step != time.Minute {
 						t.Fatalf("%s is %+v, want %v", signal, p, value)
 					}
@@ -204,9 +204,9 @@ func TestServers(t *testing.T) {
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
 
-func sorted(list []told) []told {
+func sorted(list []recordedPoint) []recordedPoint {
 	out := slices.Clone(list)
-	slices.SortFunc(out, func(a, b told) int {
+	slices.SortFunc(out, func(a, b recordedPoint) int {
 		if a.Machine != b.Machine || a.GPU != b.GPU || a.Signal != b.Signal {
 			return cmpText(a.Machine+"|"+a.GPU+"|"+a.Signal, b.Machine+"|"+b.GPU+"|"+b.Signal)
 		}
@@ -225,17 +225,17 @@ func cmpText(a, b string) int {
 	return 0
 }
 
-// TestLongIntervals: of an interval past a day each hour is its highest value and its mean;
-// an hour with too few samples shows no rest, and one that shows work counts all the same.
+// TestLongIntervals checks that beyond a day each hour is read as its maximum and mean. An hour
+// with too few samples proves no idleness, but one that shows activity counts.
 func TestLongIntervals(t *testing.T) {
 	const days = 3
 	from := at.Add(-days * 24 * time.Hour)
 	hour := func(i int) int { return i / 60 }
 	util := func(i int) float64 {
 		switch h := hour(i); {
-		case h == 10 && i%60 >= 30, h == 20: // half of it and all of it is missing
+		case h == 10 && i%60 >= 30, h == 20: // half of the samples are missing, or all
 			return -1
-		case h == 30 && i%60 < 45 && i%60 != 7: // a quarter of it, and one sample that works
+		case h == 30 && i%60 < 45 && i%60 != 7: // a quarter is missing, and one sample shows activity
 			return -1
 		case h == 30 && i%60 == 7, h == 40 && i%60 == 59:
 			return 90
@@ -266,10 +266,10 @@ func TestLongIntervals(t *testing.T) {
 			if diff := cmp.Diff(sorted(got), sorted(one), cmp.Comparer(near)); diff != "" || len(blind) > 0 {
 				t.Errorf("blind spots are %+v; by samples and by statistics differ:\n%.2000s", blind, diff)
 			}
-			hours := map[string]map[int]told{}
+			hours := map[string]map[int]recordedPoint{}
 			for _, p := range got {
 				if hours[p.Signal] == nil {
-					hours[p.Signal] = map[int]told{}
+					hours[p.Signal] = map[int]recordedPoint{}
 				}
 				h := int(p.At.Sub(from) / time.Hour)
 				if _, twice := hours[p.Signal][h]; twice || p.Step != time.Hour ||
@@ -348,9 +348,9 @@ func TestRequestsOfModelServers(t *testing.T) {
 	}
 }
 
-// TestDownSampled: what a server keeps five minutes apart where it had a minute lowers the
-// coverage, and is said.
-func TestDownSampled(t *testing.T) {
+// TestDownSampledLowersCoverage checks that samples every five minutes where there was one a minute lower the
+// coverage and are reported.
+func TestDownSampledLowersCoverage(t *testing.T) {
 	from := at.Add(-48 * time.Hour)
 	util := func(i int) float64 {
 		if i < 40*60 && i%5 != 0 {
@@ -375,8 +375,8 @@ func TestDownSampled(t *testing.T) {
 	}
 }
 
-// thinned checks that of two days, of which the first 40 hours are down-sampled, the rest
-// alone shows that a machine rests.
+// thinned checks that only the last 8 of 48 hours prove idleness, because the first 40 are
+// down-sampled.
 func thinned(t *testing.T, s *Source, from time.Time) {
 	t.Helper()
 	for _, s.maxRaw = range []float64{maxRaw, 0} {
@@ -393,10 +393,10 @@ func onceThinned(t *testing.T, s *Source, from time.Time) {
 	}
 }
 
-// TestAggregated: Thanos answers from blocks at a resolution of five minutes with the least,
-// the most, the sum and the number of what was aggregated (thanos-io/thanos,
-// pkg/compact/downsample, ResLevel1; pkg/query, aggrsFromFunc). The highest values are right
-// there, and count_over_time counts the aggregates, 12 an hour.
+// TestAggregated imitates Thanos, which serves blocks at a resolution of five minutes with the min,
+// max, sum and count of the aggregated samples (thanos-io/thanos, pkg/compact/downsample,
+// ResLevel1; pkg/query, aggrsFromFunc). Maxima are exact there, and count_over_time counts the
+// aggregates, 12 an hour.
 func TestAggregated(t *testing.T) {
 	from := at.Add(-48 * time.Hour)
 	const labels = `{"UUID":"GPU-1","gpu":"0","instance":"10.0.0.0:9400"}`
@@ -438,9 +438,8 @@ func TestAggregated(t *testing.T) {
 	thinned(t, s, from)
 }
 
-// TestReplicasDisagree: where two replicas say different things of a GPU at a time, the one
-// that shows work counts, and they are never added up. An exporter whose clock is an hour
-// ahead is not believed.
+// TestReplicasDisagree checks that where two replicas disagree about a GPU the higher value is used
+// and values are never summed. Samples of an exporter whose clock is an hour ahead are dropped.
 func TestReplicasDisagree(t *testing.T) {
 	const minutes = 27 * 60
 	from := at.Add(-minutes * time.Minute)
@@ -496,15 +495,15 @@ func TestReplicasDisagree(t *testing.T) {
 	}
 }
 
-// TestCloseSamples: samples closer than the wanted step are joined; a minute of which most
-// are missing shows no rest.
+// TestCloseSamples checks that samples closer than the step are aggregated, and that a minute with
+// most samples missing proves no idleness.
 func TestCloseSamples(t *testing.T) {
 	from := at.Add(-time.Hour)
 	s := prometheus.Series{Name: "DCGM_FI_DEV_GPU_UTIL", Labels: dcgm(0, 0, "")}
 	for i := range 240 {
 		switch minute := i / 4; {
 		case minute == 20 && i%4 > 0, minute == 30 && i%4 < 3:
-			continue // one sample of four is left
+			continue // three of four samples are missing
 		case minute == 30 || minute == 40 && i%4 == 2:
 			s.Points = append(s.Points, prometheus.Point{At: from.Add(time.Duration(i) * 15 * time.Second), V: 80})
 		default:
@@ -516,7 +515,7 @@ func TestCloseSamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := measure(t, src, fleetOf(1), usage.Interval{From: from, To: at, Step: time.Minute})
-	minutes := map[int]told{}
+	minutes := map[int]recordedPoint{}
 	for _, p := range got {
 		minutes[int(p.At.Sub(from)/time.Minute)] = p
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// TestExporters: metrics of AWS Neuron and of AMD, named and labeled as their exporters do,
-// come in as the signals that they are, in the right unit, without configuration.
+// TestExporters checks that metrics of AWS Neuron and AMD, named and labeled as by their exporters,
+// are read as the right signals in the right units without configuration.
 func TestExporters(t *testing.T) {
 	const minutes = 60
 	from := at.Add(-minutes * time.Minute)

@@ -8,19 +8,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Holder is the workload that a GPU is lent to, by the labels of Kubernetes and Slurm.
+// Holder is the workload that a GPU is allocated to, from the labels of Kubernetes and Slurm.
 type Holder struct {
 	GPU string
-	// Namespace and Pod are those of Kubernetes, Job is one of Slurm.
+	// Namespace and Pod are of Kubernetes, Job is of Slurm.
 	Namespace, Pod, Job string
 }
 
-// maxHolders bounds the holders that are remembered of a machine.
+// maxHolders bounds the holders that are remembered for a machine.
 const maxHolders = 256
 
-// holderOf returns who labels in lower case lend a GPU to; false where they say nothing. A
-// pod that has the name of the host, or of an exporter, is the exporter's own: a target's
-// label, where the series has none.
+// holderOf returns the workload that lower-case labels allocate a GPU to, or false. A pod named
+// like the host or like an exporter is the exporter itself: a target label, present where the
+// series has no pod label.
 func holderOf(gpu string, labels map[string]string) (Holder, bool) {
 	h := Holder{
 		GPU: gpu, Namespace: first(labels, "namespace", "pod_namespace", "podnamespace"),
@@ -33,7 +33,7 @@ func holderOf(gpu string, labels map[string]string) (Holder, bool) {
 	return h, h.Pod != "" || h.Job != ""
 }
 
-// Holders returns who the GPUs of a machine were lent to in what was read last, in order.
+// Holders returns the workloads that held GPUs of a machine in the last reading, sorted.
 func (s *Source) Holders(m inventory.Ref) []Holder {
 	out := make([]Holder, 0, len(s.holders[m]))
 	for h := range s.holders[m] {
@@ -46,8 +46,8 @@ func (s *Source) Holders(m inventory.Ref) []Holder {
 	return out
 }
 
-// lend remembers who a GPU is lent to.
-func (s *Source) lend(m inventory.Ref, h Holder) {
+// recordHolder records the workload that a GPU is allocated to.
+func (s *Source) recordHolder(m inventory.Ref, h Holder) {
 	known := s.holders[m]
 	if known == nil {
 		known = map[Holder]bool{}

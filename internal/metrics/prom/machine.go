@@ -42,13 +42,13 @@ func newRules(rules []Rule) ([]rule, error) {
 	return out, nil
 }
 
-// Labels that may name a machine. Hostname is the exporter's pod at times, and instance
-// the address of that pod: what matches no machine says nothing.
+// machineLabels may name a machine. Hostname is sometimes the exporter's pod and instance its
+// address; a value that matches no machine is ignored.
 var machineLabels = []string{
 	"instance_id", "instanceid", "provider_id", "providerid", "node", "nodename", "node_name", "kubernetes_node",
 	"k8s_node_name", "kubernetes_io_hostname", "host", "hostname", "instance"}
 
-// Labels that name a GPU: by its UUID, else by its place in the machine.
+// Labels that name a GPU, by its UUID or else by its index in the machine.
 var (
 	uuidLabels  = []string{"uuid", "gpu_uuid", "deviceuuid", "device_uuid"}
 	indexLabels = []string{
@@ -61,10 +61,9 @@ var (
 // directory finds machines by the labels of their series.
 type directory struct {
 	rules []rule
-	// named are machines by every name of theirs; a nil one is a name that two have.
+	// named maps every name of every machine; nil marks a name that two machines share.
 	named map[string]*inventory.Resource
-	// unmatched are the names in labels that no machine has, and ambiguous those by which
-	// labels name two.
+	// unmatched holds names in labels that no machine has, ambiguous those that match two machines.
 	unmatched, ambiguous map[string]bool
 }
 
@@ -75,8 +74,8 @@ func newDirectory(rules []rule) *directory {
 	}
 }
 
-// know adds machines. Which names are ambiguous is remembered when only some are read again.
-func (d *directory) know(resources []*inventory.Resource) {
+// add adds machines. Ambiguous names stay ambiguous when only some machines are read again.
+func (d *directory) add(resources []*inventory.Resource) {
 	for _, r := range resources {
 		for _, name := range slices.Concat([]string{r.ID, r.Name}, r.Aliases) {
 			d.call(name, r)
@@ -96,14 +95,14 @@ func (d *directory) call(name string, r *inventory.Resource) {
 	case !there:
 		d.named[name] = r
 	case known != nil && known.Ref() == r.Ref():
-		d.named[name] = r // as it was read last
+		d.named[name] = r // keep the most recent observation
 	default:
 		d.named[name] = nil
 	}
 }
 
-// lower returns labels with their names in lower case.
-func lower(labels map[string]string) map[string]string {
+// lowerKeys returns labels with their names in lower case.
+func lowerKeys(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	for k, v := range labels {
 		out[strings.ToLower(k)] = v
@@ -111,7 +110,7 @@ func lower(labels map[string]string) map[string]string {
 	return out
 }
 
-// names returns what the labels, in lower case, may call the machine.
+// names returns the values of lower-case labels that may name the machine.
 func (d *directory) names(labels map[string]string) []string {
 	for _, r := range d.rules {
 		if v, ok := labels[strings.ToLower(r.Label)]; ok {
@@ -139,7 +138,7 @@ func (d *directory) names(labels map[string]string) []string {
 	return out
 }
 
-// find returns the one machine that labels name; nil where they name none or two.
+// find returns the machine that labels name, or nil if they name none or several.
 func (d *directory) find(labels map[string]string) *inventory.Resource {
 	names := d.names(labels)
 	var found *inventory.Resource
@@ -161,7 +160,7 @@ func (d *directory) find(labels map[string]string) *inventory.Resource {
 	return found
 }
 
-// maxNoted bounds the names that are remembered of what matches nothing.
+// maxNoted bounds the unmatched names that are remembered.
 const maxNoted = 1000
 
 func (d *directory) note(set map[string]bool, names []string) {
@@ -170,9 +169,8 @@ func (d *directory) note(set map[string]bool, names []string) {
 	}
 }
 
-// Unmatched returns the names in labels that no machine has, and those by which labels
-// name two.
-func (d *directory) noted() (unmatched, ambiguous []string) {
+// unmatchedNames returns the names in labels that match no machine, and those that match two.
+func (d *directory) unmatchedNames() (unmatched, ambiguous []string) {
 	return slices.Sorted(maps.Keys(d.unmatched)), slices.Sorted(maps.Keys(d.ambiguous))
 }
 
@@ -187,7 +185,7 @@ func first(labels map[string]string, names ...string) string {
 	return ""
 }
 
-// deviceOf returns what labels in lower case say of the GPU.
+// deviceOf returns the GPU that lower-case labels describe.
 func deviceOf(labels map[string]string) usage.Device {
 	d := usage.Device{
 		UUID: first(labels, uuidLabels...), Index: strings.TrimPrefix(first(labels, indexLabels...), "nvidia"),

@@ -10,11 +10,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// dictionary maps the names of a server's metrics to their meaning.
+// dictionary maps metric names of a server to signals.
 type dictionary map[string]usage.Metric
 
-// newDictionary adds configured names to those that are known (see [usage.MetricNames]):
-// {"habanalabs_utilization": "gpu_util"}.
+// newDictionary adds configured names, such as {"habanalabs_utilization": "gpu_util"}, to the
+// built-in ones (see [usage.MetricNames]).
 func newDictionary(own map[string]string) (dictionary, error) {
 	d := dictionary{}
 	for _, name := range usage.MetricNames() {
@@ -55,7 +55,8 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// addend is the metric, and the tile of a GPU of Intel, where its signal is the sum of several.
+// addend returns the metric, and the tile of an Intel GPU, if its signal is the sum of several
+// series.
 func (d dictionary) addend(name string, labels map[string]string) string {
 	if d[name].Additive {
 		return name + labels["sub_dev"]
@@ -63,20 +64,19 @@ func (d dictionary) addend(name string, labels map[string]string) string {
 	return ""
 }
 
-// names lists the metrics, in order.
+// names lists the metrics, sorted.
 func (d dictionary) names() []string { return slices.Sorted(maps.Keys(d)) }
 
-// host is a signal of the host that is computed from counters of node_exporter. The
-// expression has RANGE where its range goes, and its value is multiplied by the step in
-// seconds where it is a rate.
+// hostExpression computes a signal of the host from counters of node_exporter. RANGE in the
+// expression is replaced by the range; the value of a rate is multiplied by the step in seconds.
 type hostExpression struct {
 	signal usage.Signal
 	expr   string
 	rate   bool
 }
 
-// Interfaces and disks that carry the same bytes again are left out: loopback, those of
-// containers and bridges; partitions, mapped and RAID devices.
+// Interfaces and disks that count the same bytes twice are excluded: loopback, container interfaces
+// and bridges; partitions, mapped and RAID devices.
 const (
 	networks = `device!~"lo|veth.*|cali.*|cni.*|docker.*|flannel.*|br-.*|virbr.*|lxc.*|tunl.*|cilium.*"`
 	disks    = `device=~"nvme[0-9]+n[0-9]+|[a-z]+d[a-z]+|mmcblk[0-9]+"`

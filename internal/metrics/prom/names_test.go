@@ -6,9 +6,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestNamesAreKnown: a metric that is asked for stands for a signal, and what no name stands
-// for was not forgotten.
-func TestNamesAreKnown(t *testing.T) {
+// TestQueriedMetricsMapToSignals checks that every queried metric maps to a signal and every signal has a
+// metric.
+func TestQueriedMetricsMapToSignals(t *testing.T) {
 	d, err := newDictionary(nil)
 	if err != nil {
 		t.Fatal(err)

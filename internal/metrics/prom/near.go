@@ -15,60 +15,59 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// A server may hold the series of many accounts, and each account is read by itself. So it is
-// looked now and then which series there are, without their samples, and one label by which
-// all series of the machines in question can be told is asked for from then on.
+// A server may hold the series of many accounts, while each account is read on its own. So the
+// labels of all series are listed now and then, without samples, to find one label matcher that
+// selects all series of the wanted machines; later queries use it.
 const (
-	// nearFor is how long what was found counts, and nearLeast how long where some machine has
-	// no series.
-	nearFor, nearLeast = 3 * time.Minute, time.Minute
-	// nearSpan is how long ago a series may have ended, at most, to be found; a verdict about a
-	// machine that was silent for longer is unknown with its samples too.
-	nearSpan = 30 * time.Minute
-	// maxNear bounds the values of the label.
+	// nearbyTTL is the lifetime of a found matcher, incompleteNearbyTTL its lifetime while some machine has no
+	// series.
+	nearbyTTL, incompleteNearbyTTL = 3 * time.Minute, time.Minute
+	// nearbyLookback is how long ago a series may have ended and still be found. A machine that was
+	// silent for longer is unknown in any case.
+	nearbyLookback = 30 * time.Minute
+	// maxNear bounds the label values in a matcher.
 	maxNear = 5000
 )
 
-// nearby is which series were of machines that are known.
+// nearby caches which machines have series, and the matcher that selects them.
 type nearby struct {
 	at time.Time
-	// with are machines that have series, and only a matcher that all of these meet, with a
-	// comma before it; empty where no one matcher tells them from enough others.
-	with map[inventory.Ref]bool
-	only string
+	// measured holds the machines that have series. selector is a matcher that all of these series meet,
+	// with a leading comma; empty if no single matcher excludes enough others.
+	measured map[inventory.Ref]bool
+	selector string
 }
 
-// fresh reports whether what was found counts for the machines of a reading.
+// fresh reports whether the cached matcher is valid for the machines of a reading.
 func (n *nearby) fresh(r *reading) bool {
 	age := r.iv.To.Sub(n.at)
-	if n.at.IsZero() || age < 0 || age >= nearFor {
+	if n.at.IsZero() || age < 0 || age >= nearbyTTL {
 		return false
 	}
-	if age < nearLeast {
+	if age < incompleteNearbyTTL {
 		return true
 	}
 	for ref := range r.here {
-		if !n.with[ref] {
+		if !n.measured[ref] {
 			return false
 		}
 	}
 	return true
 }
 
-// matcher is the matcher by which series are asked for at a time; empty where what was found
-// does not count any more.
+// matcher returns the label matcher to use at a time; empty if the cache has expired.
 func (n *nearby) matcher(at time.Time) string {
-	if age := at.Sub(n.at); n.at.IsZero() || age < 0 || age > nearFor+nearLeast {
+	if age := at.Sub(n.at); n.at.IsZero() || age < 0 || age > nearbyTTL+incompleteNearbyTTL {
 		return ""
 	}
-	return n.only
+	return n.selector
 }
 
-// narrow finds the matcher by which the series of a short interval are asked for. A server
-// that cannot say which series there are is asked for all of them.
+// narrow finds the label matcher for the series of a short interval. If the server cannot list
+// series, all of them are queried.
 func (r *reading) narrow(ctx context.Context) error {
 	if r.near.fresh(r) {
-		r.only = r.near.only
+		r.ownSeries = r.near.selector
 		return nil
 	}
 	at, all, err := r.series.list(ctx, r)
@@ -76,38 +75,38 @@ func (r *reading) narrow(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // what is asked next says why
+		return nil //nolint:nilerr // the next query reports the cause
 	}
 	c := census{
-		found: r.found, with: map[inventory.Ref]bool{}, has: map[string]int{}, values: map[string]map[string]bool{},
+		found: r.found, with: map[inventory.Ref]bool{},
+		machineSeries: map[string]int{}, values: map[string]map[string]bool{},
 	}
 	for _, labels := range all {
 		c.count(labels)
 	}
-	r.near = nearby{at: at, with: c.with, only: c.matcher()}
-	r.only = r.near.only
+	r.near = nearby{at: at, measured: c.with, selector: c.matcher()}
+	r.ownSeries = r.near.selector
 	return nil
 }
 
-// Series are which series of GPUs servers have, for several sources that read the same
-// servers: it is asked once for all of them.
+// Series caches the GPU series that servers hold, so that several sources of one server list them
+// once.
 type Series struct {
 	mu sync.Mutex
 	of map[string]*listed
 }
 
-// listed are the series of one server and selector.
+// listed is the list of series of one server and selector.
 type listed struct {
-	turn   chan struct{} // has room for who asks
+	turn   chan struct{} // a semaphore of one
 	at     time.Time
 	labels []map[string]string
 }
 
-// list returns the labels of the series as they were at a time within [nearLeast] of the end
-// of a reading.
+// list returns the labels of the series as of a time within [incompleteNearbyTTL] of the end of a reading.
 func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]string, error) {
-	selected := r.selector(r.asked())
-	// each tenant has its own
+	selected := r.selector(r.queriedMetrics())
+	// tenants of one server have different series
 	key := fmt.Sprint(r.server.URL, r.server.User, r.server.Password, r.server.Token, r.server.Headers, selected)
 	s.mu.Lock()
 	if s.of == nil {
@@ -125,14 +124,15 @@ func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]
 		return time.Time{}, nil, context.Cause(ctx)
 	}
 	defer func() { <-l.turn }()
-	if age := r.iv.To.Sub(l.at); age > -nearLeast && age < nearLeast && !l.at.IsZero() {
+	if age := r.iv.To.Sub(l.at); age > -incompleteNearbyTTL && age < incompleteNearbyTTL && !l.at.IsZero() {
 		return l.at, l.labels, nil
 	}
 	var all []map[string]string
 	for _, q := range []struct {
 		at   time.Time
 		over time.Duration
-	}{{r.iv.To, nearSpan}, {r.iv.To.Add(future), future}} { // those of clocks that are ahead too
+		// series of machines whose clock is ahead
+	}{{r.iv.To, nearbyLookback}, {r.iv.To.Add(futureLookahead), futureLookahead}} {
 		query := fmt.Sprintf("group without (__name__) (last_over_time(%s[%s]))", selected, seconds(q.over))
 		if err := r.server.instant(ctx, query, q.at, func(x series) error {
 			all = append(all, x.Labels)
@@ -145,19 +145,20 @@ func (s *Series) list(ctx context.Context, r *reading) (time.Time, []map[string]
 	return l.at, l.labels, nil
 }
 
-// census counts series, and by which labels those of known machines can be told.
+// census counts series by the labels that may identify known machines.
 type census struct {
 	found    *directory
 	with     map[inventory.Ref]bool
 	all, own int
-	// has is how many series of known machines have a label, and values what it is there.
-	has    map[string]int
-	values map[string]map[string]bool
+	// machineSeries counts the series of known machines that have each label, values collects its values on
+	// them.
+	machineSeries map[string]int
+	values        map[string]map[string]bool
 }
 
 func (c *census) count(labels map[string]string) {
 	c.all++
-	m := c.found.find(lower(labels))
+	m := c.found.find(lowerKeys(labels))
 	if m == nil {
 		return
 	}
@@ -167,7 +168,7 @@ func (c *census) count(labels map[string]string) {
 		if v == "" || c.found.rank(k) < 0 {
 			continue
 		}
-		c.has[k]++
+		c.machineSeries[k]++
 		if c.values[k] == nil {
 			c.values[k] = map[string]bool{}
 		}
@@ -177,13 +178,13 @@ func (c *census) count(labels map[string]string) {
 
 var labelName = lazyregexp.New(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// matcher is the matcher of a label that all series of known machines have: of those labels
-// that tell the most of them apart, the one that is believed first, because addresses change
-// more often than names.
+// matcher returns a matcher on a label that all series of known machines have. Among labels that
+// tell the most machines apart it prefers the most stable one: addresses change more often than
+// names.
 func (c *census) matcher() string {
 	best, rank := "", 0
-	for _, k := range slices.Sorted(maps.Keys(c.has)) {
-		if c.has[k] != c.own || !labelName.MatchString(k) {
+	for _, k := range slices.Sorted(maps.Keys(c.machineSeries)) {
+		if c.machineSeries[k] != c.own || !labelName.MatchString(k) {
 			continue
 		}
 		if at := c.found.rank(k); best == "" || len(c.values[k]) > len(c.values[best]) ||
@@ -201,7 +202,7 @@ func (c *census) matcher() string {
 	return "," + best + "=~" + strconv.Quote(strings.Join(values, "|"))
 }
 
-// rank is the place of a label among those that may name a machine; -1 where it does not.
+// rank returns the position of a label in machineLabels, or -1.
 func (d *directory) rank(label string) int {
 	label = strings.ToLower(label)
 	if i := slices.IndexFunc(d.rules, func(r rule) bool { return strings.ToLower(r.Label) == label }); i >= 0 {

@@ -12,23 +12,23 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// TestOnlyOwnSeriesAreRead: of a server with the series of many machines a reader of a few is
-// told what a reader of all is told of them, and little else is sent. A machine that is new
-// to the reader is found among them, and one without series stays unknown.
-func TestOnlyOwnSeriesAreRead(t *testing.T) {
+// TestReadsOnlySeriesOfMachines checks that a reader of a few machines on a large server gets the same
+// points as a reader of all, with little else transferred. A machine that appears later is found,
+// and one without series stays unknown.
+func TestReadsOnlySeriesOfMachines(t *testing.T) {
 	const many, few = 60, 4
 	from := time.Now().Add(-2 * time.Hour).Truncate(time.Minute)
 	at := from.Add(50 * time.Minute)
 	var h []prometheus.Series
 	for i := range many {
 		for gpu := range 2 {
-			// Addresses are of a pod, and may need to be quoted.
+			// The address is a pod's and may need quoting.
 			labels := fmt.Sprintf(
 				`gpu="%d",UUID="GPU-%d-%d",instance="10.0.%d.1:9400",Hostname="exporter",node="i-%d"`, gpu, i,
 				gpu, i, i)
 			for _, name := range []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"} {
 				begin, minutes := from, 60
-				if i == few { // it begins to be measured
+				if i == few { // its series begin later
 					begin, minutes = from.Add(40*time.Minute), 20
 				}
 				h = append(h, history(name, labels, begin, minutes, func(n int) float64 {
@@ -73,7 +73,7 @@ func TestOnlyOwnSeriesAreRead(t *testing.T) {
 		sent := one.Asked().Bytes - before
 		all := source()
 		everything, _ := measure(t, all, machines, iv)
-		var want []told
+		var want []recordedPoint
 		for _, x := range everything {
 			for _, m := range step.machines {
 				if x.Machine == m.ID {
@@ -88,7 +88,7 @@ func TestOnlyOwnSeriesAreRead(t *testing.T) {
 			t.Errorf("%s: %d bytes of %d were sent", step.name, sent, whole)
 		}
 	}
-	if one.near.only != `,node=~"i-0|i-1|i-2|i-3|i-4"` {
-		t.Errorf("it asks for %s", one.near.only)
+	if one.near.selector != `,node=~"i-0|i-1|i-2|i-3|i-4"` {
+		t.Errorf("it asks for %s", one.near.selector)
 	}
 }

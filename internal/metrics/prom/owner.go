@@ -10,24 +10,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// claimsWithin is how old a series may be that says who a machine belongs to.
-const claimsWithin = 10 * time.Minute
+// maxClaimAge is the maximum age of a series that names a machine's owner.
+const maxClaimAge = 10 * time.Minute
 
-// Claims returns what the labels of Kubernetes and Slurm say at a time about who machines
-// belong to, by the tag mapping: those of the nodes, and those of the pods and jobs that
-// hold their GPUs.
+// Claims returns the owners of machines at a time, from the labels of their Kubernetes nodes and of
+// the pods and Slurm jobs that hold their GPUs, by the tag mapping.
 func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at time.Time, tags inventory.TagMapping) (
 	map[inventory.Ref]inventory.Claims, error) {
-	s.found.know(machines)
+	s.found.add(machines)
 	c := &claims{
 		Source: s, tags: tags, pods: map[podName]inventory.Owner{}, out: map[inventory.Ref]inventory.Claims{},
-		told: map[inventory.Ref]map[string]bool{},
+		tenants: map[inventory.Ref]map[string]bool{},
 	}
 	var err error
 	each := func(expression string, do func(labels map[string]string)) {
 		if err == nil {
-			query := strings.NewReplacer("SELECT", s.where, "RANGE", "["+seconds(claimsWithin)+"]").Replace(expression)
-			err = s.server.instant(ctx, query, at, func(x series) error { do(lower(x.Labels)); return nil })
+			query := strings.NewReplacer("SELECT", s.where, "RANGE", "["+seconds(maxClaimAge)+"]").Replace(expression)
+			err = s.server.instant(ctx, query, at, func(x series) error { do(lowerKeys(x.Labels)); return nil })
 		}
 	}
 	each(`last_over_time(kube_node_labels{job!=""SELECT}RANGE)`, c.node)
@@ -52,17 +51,17 @@ func (s *Source) Claims(ctx context.Context, machines []*inventory.Resource, at 
 	return c.out, err
 }
 
-// claims collects statements about owners while they are read.
+// claims collects owners while series are read.
 type claims struct {
 	*Source
 	tags inventory.TagMapping
 	pods map[podName]inventory.Owner
 	out  map[inventory.Ref]inventory.Claims
-	// told are the tenants of machines that are known, by their names.
-	told map[inventory.Ref]map[string]bool
+	// tenants holds the tenants already recorded for each machine, by name.
+	tenants map[inventory.Ref]map[string]bool
 }
 
-// node takes the labels of a node.
+// node adds the owner in the labels of a node.
 func (c *claims) node(labels map[string]string) {
 	if m := c.found.find(map[string]string{"node": first(labels, "node")}); m != nil {
 		x := c.out[m.Ref()]
@@ -71,8 +70,8 @@ func (c *claims) node(labels map[string]string) {
 	}
 }
 
-// tenant takes the labels of a series that names a pod or a job on a machine. Its other
-// labels may be those of the exporter, and say nothing.
+// tenant adds the pod or job in the labels of a series. Its other labels may be the exporter's and
+// are ignored.
 func (c *claims) tenant(m *inventory.Resource, labels map[string]string) {
 	h, ok := holderOf("", labels)
 	if m == nil || !ok {
@@ -82,13 +81,13 @@ func (c *claims) tenant(m *inventory.Resource, labels map[string]string) {
 	if h.Pod == "" {
 		name = "job " + h.Job
 	}
-	if c.told[ref] == nil {
-		c.told[ref] = map[string]bool{}
+	if c.tenants[ref] == nil {
+		c.tenants[ref] = map[string]bool{}
 	}
-	if c.told[ref][name] {
+	if c.tenants[ref][name] {
 		return
 	}
-	c.told[ref][name] = true
+	c.tenants[ref][name] = true
 	owner, known := c.pods[podName{h.Namespace, h.Pod}]
 	if !known {
 		owner = c.tags.Owner(podLabels(labels))

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestClaims: labels of nodes, of pods that run and of jobs say who a machine belongs to, and
-// those of exporters do not.
+// TestClaims checks that labels of nodes, running pods and jobs name the owner of a machine, and
+// labels of exporters do not.
 func TestClaims(t *testing.T) {
 	c := newCluster()
 	c.add("kube_node_labels",
@@ -20,7 +20,7 @@ func TestClaims(t *testing.T) {
 		`gpu_id="0",hostname="ip-10-0-0-5.ec2.internal",job_id="8",job_user="ana",app="device-metrics-exporter",team="sre"`,
 		50, 60, 7)
 	want := map[string]inventory.Claims{
-		"i-0": {Tenants: []inventory.Owner{{Team: "vision", Project: "ranking"}}}, // train-0 is done
+		"i-0": {Tenants: []inventory.Owner{{Team: "vision", Project: "ranking"}}}, // train-0 has completed
 		"i-1": {
 			Machine: inventory.Owner{Team: "platform"},
 			Tenants: []inventory.Owner{{Team: "vision", Project: "ranking"}, {Team: "vision", Project: "ranking"}},

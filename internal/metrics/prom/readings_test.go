@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// TestReadingsThatMeanNothing: what exporters give where a device has no such meter is no
-// sample, over hours and over days, and what cannot be true is counted.
-func TestReadingsThatMeanNothing(t *testing.T) {
+// TestDropsPlaceholderReadings checks that placeholder values of exporters for missing meters are
+// not samples, over hours and over days, and that impossible values are counted.
+func TestDropsPlaceholderReadings(t *testing.T) {
 	const minutes = 27 * 60
 	from := at.Add(-minutes * time.Minute)
 	flat := func(v float64) func(int) float64 { return func(int) float64 { return v } }
@@ -29,7 +29,7 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 		return 6
 	}
 	h := []prometheus.Series{
-		// A GPU with instances: one with profiling metrics, one without, and the whole.
+		// A GPU with MIG instances: one with profiling metrics, one without, and the whole GPU.
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 0, `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`), from, minutes, flat(0)),
 		history("DCGM_FI_PROF_GR_ENGINE_ACTIVE", dcgm(0, 0, `,GPU_I_ID="1",GPU_I_PROFILE="3g.40gb"`), from, minutes,
 			flat(0.5)),
@@ -41,13 +41,13 @@ func TestReadingsThatMeanNothing(t *testing.T) {
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(0, 1, ""), from, minutes, flat(0)),
 		history("DCGM_FI_DEV_MIG_MODE", dcgm(1, 0, ""), from, minutes, flat(0)),
 		history("DCGM_FI_DEV_GPU_UTIL", dcgm(1, 0, ""), from, minutes, wild),
-		// Of AMD: two partitions of a GPU, and one that is whole, all without a UUID.
+		// AMD: two partitions of a GPU, and a whole GPU, none with a UUID.
 		history("gpu_gfx_activity", amd(0, 0, "dpx"), from, minutes, flat(0)),
 		history("gpu_gfx_busy_instantaneous", amd(0, 0, "dpx"), from, minutes, flat(12)),
 		history("gpu_package_power", amd(1, 1, "dpx"), from, minutes, flat(0)),
 		history("gpu_used_vram", amd(1, 1, "dpx"), from, minutes, flat(5)),
 		history("gpu_gfx_activity", amd(4, 4294967295, "spx"), from, minutes, flat(3)),
-		// Of Intel: a GPU of two tiles, and the power of its card.
+		// Intel: a GPU of two tiles, and the power of its card.
 		history("xpum_engine_ratio", `uuid="xpu-0",pci_bdf="0000:3a:00.0",sub_dev="0",instance="10.0.0.3:29999"`, from,
 			minutes, flat(0.25)),
 		history("xpum_memory_used_bytes",

@@ -1,6 +1,6 @@
-// Package prom reads what Prometheus-compatible servers recorded of machines and their
-// GPUs: Prometheus, VictoriaMetrics, Thanos, Mimir, Amazon Managed Prometheus. It asks
-// instant queries and nothing else; it never writes to a server.
+// Package prom reads metrics of machines and their GPUs from Prometheus-compatible servers:
+// Prometheus, VictoriaMetrics, Thanos, Mimir and Amazon Managed Prometheus. It only sends instant
+// queries and never writes to a server.
 package prom
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Bounds of what one query may cost.
+// Limits of one query.
 const (
 	// DefaultTimeout bounds a query; Prometheus's own bound is two minutes.
 	DefaultTimeout = 2 * time.Minute
-	// maxBody is the largest answer that is read, unpacked. A longer one is asked for again
-	// in two parts.
+	// maxBody is the maximum size of a response, uncompressed. A larger range is queried again in
+	// two halves.
 	maxBody = 256 << 20
-	// maxSeries bounds the series of one answer.
+	// maxSeries bounds the series of one response.
 	maxSeries = 1_000_000
 )
 
@@ -35,19 +35,18 @@ type (
 	point  = httpapi.Point
 )
 
-// errTooMuch is returned when the server refused or could not answer one query because it is too
-// large: half of it may be answered.
+// errTooMuch is returned when a query is too large for the server; half of it may succeed.
 var errTooMuch = httpapi.ErrTooLarge
 
-// server asks one server.
+// server queries one server.
 type server struct {
 	Access
 	api *httpapi.Client
-	// warning is the last warning of the server; empty: none.
+	// warning is the last warning of the server, or empty.
 	warning string
 }
 
-// Asked is the cost of reading: the requests that were sent, and the bytes that were answered.
+// Asked is the cost of reading: requests sent and response bytes.
 type Asked struct{ Queries, Bytes int64 }
 
 func newServer(a Access) (*server, error) {
@@ -66,8 +65,8 @@ func (s *server) asked() Asked {
 	return Asked{queries, bytes}
 }
 
-// instant asks an instant query at a time and hands each the series of the answer. What
-// was handed on before an error is not to be used.
+// instant evaluates an instant query at a time and passes each series on. After an error, discard
+// the series passed before it.
 func (s *server) instant(ctx context.Context, query string, at time.Time, each func(series) error) error {
 	result, err := s.api.Instant(ctx, httpapi.Query{Expression: query, At: at}, each)
 	if n := len(result.Warnings); n > 0 {
@@ -97,7 +96,7 @@ func (s *server) instant(ctx context.Context, query string, at time.Time, each f
 	return err
 }
 
-// refusal explains a refusal.
+// refusal explains an error response.
 func refusal(e *httpapi.Error) error {
 	if e.Busy() {
 		return fmt.Errorf("it is busy: %w, %d times", e, httpapi.Attempts)
@@ -119,5 +118,5 @@ func refusal(e *httpapi.Error) error {
 	return fmt.Errorf("it refuses the query: %w", e)
 }
 
-// limits are words by which servers say that a query is too large.
+// limits are words in the messages of servers that refuse a query as too large.
 var limits = []string{"too many", "limit", "exceed", "more than", "too much", "timed out"}

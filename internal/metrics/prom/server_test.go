@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// answer is one series of an hour of samples a minute, as the API writes it.
+// answer returns one series with a sample a minute for an hour, in the format of the API.
 func answer(value func(i int) string, from time.Time) string {
 	var b strings.Builder
 	b.WriteString(
@@ -31,12 +31,12 @@ func answer(value func(i int) string, from time.Time) string {
 
 const nothing = `{"status":"success","data":{"resultType":"matrix","result":[]}}`
 
-// TestBadServers: whatever a server answers, the reader ends, says what is wrong, and what
-// it does not know stays unknown.
+// TestBadServers checks that the reader terminates and explains the problem whatever a server
+// returns, and that missing data stays unknown.
 func TestBadServers(t *testing.T) {
 	from := at.Add(-time.Hour)
 	good := answer(func(i int) string { return fmt.Sprint(i) }, from)
-	gpu := func(r *http.Request) bool { // asks for the samples themselves
+	gpu := func(r *http.Request) bool { // queries for the samples themselves
 		q := r.FormValue("query")
 		return strings.HasPrefix(q, `{__name__=~`)
 	}
@@ -45,7 +45,7 @@ func TestBadServers(t *testing.T) {
 		serve  func(w http.ResponseWriter, r *http.Request, asked int)
 		points int
 		says   string
-		waits  time.Duration // the longest wait between two tries
+		waits  time.Duration // the maximum wait between two attempts
 	}{
 		{name: "as it should be", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu, good)
@@ -68,7 +68,7 @@ func TestBadServers(t *testing.T) {
 		}, points: 60},
 		{name: "samples of all times in any order", serve: func(w http.ResponseWriter, r *http.Request, _ int) {
 			reply(w, r, gpu, strings.Replace(good, `"values":[`, `"values":[[1,"7"],[4102444800,"7"],[2,"7"],`, 1))
-		}, points: 0}, // what goes back in time is left out, and the future is no time of ours
+		}, points: 0}, // samples that go back in time or are in the future are dropped
 		{name: "busy for a while", serve: func(w http.ResponseWriter, r *http.Request, asked int) {
 			if asked <= 3 {
 				w.Header().Set("Retry-After", "7")
@@ -175,7 +175,7 @@ func TestBadServers(t *testing.T) {
 				if r.URL.Path == "/login" {
 					t.Error("the redirect is followed")
 				}
-				_ = r.ParseForm() // also so that a client that leaves is noticed
+				_ = r.ParseForm() // reading the body also detects a client that disconnects
 				asked++
 				w.Header().Set("Date", at.Format(http.TimeFormat))
 				tc.serve(w, r, asked)
@@ -205,7 +205,7 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// reply answers what asks for samples with them, and anything else with nothing.
+// reply responds to queries for samples with them, and to all others with an empty result.
 func reply(w http.ResponseWriter, r *http.Request, gpu func(*http.Request) bool, with string) {
 	w.Header().Set("Content-Type", "application/json")
 	if !gpu(r) {
@@ -214,8 +214,8 @@ func reply(w http.ResponseWriter, r *http.Request, gpu func(*http.Request) bool,
 	fmt.Fprint(w, with)
 }
 
-// TestAReadEndsWithItsContext: a person who interrupts does not wait for a server.
-func TestAReadEndsWithItsContext(t *testing.T) {
+// TestReadStopsOnCanceledContext checks that canceling the context ends a read at once.
+func TestReadStopsOnCanceledContext(t *testing.T) {
 	begun := make(chan struct{}, 8)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
@@ -236,8 +236,8 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestAccess: how a reader names itself, and which addresses are refused before anything
-// is sent.
+// TestAccess checks how a reader authenticates, and which addresses are refused before a request is
+// sent.
 func TestAccess(t *testing.T) {
 	var seen *http.Request
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -291,8 +291,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsRepeated in what a server says.
-func TestNoSecretIsRepeated(t *testing.T) {
+// TestErrorsOmitSecrets checks that secrets in a server's response do not appear in errors.
+func TestErrorsOmitSecrets(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, `{"status":"error","errorType":"x","error":"no such user: %s"}`,

@@ -18,20 +18,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Options choose the data to read of a server.
+// Options select the data to read from a server.
 type Options struct {
 	Access
-	// Select are matchers that every series has to meet: `cluster="prod"`; empty: none.
+	// Select holds matchers that every series must meet: `cluster="prod"`; empty for none.
 	Select string
-	// Names are further metrics, as columns of recorded usage with a factor:
-	// {"my_gpu_busy_ratio": "gpu_util*100"}.
+	// Names maps further metrics to columns of recorded usage with a factor: {"my_gpu_busy_ratio":
+	// "gpu_util*100"}.
 	Names map[string]string
-	// Machines are the labels that name machines where the usual ones do not.
+	// Machines are rules for labels that name machines in addition to the usual ones.
 	Machines []Rule
-	// Left, where it is not nil, is told how many readings of a signal on a machine a measurement
-	// left out because they cannot be true.
+	// Left, if not nil, is called with the number of impossible readings that were dropped for a
+	// signal on a machine.
 	Left func(machine string, signal usage.Signal, n int)
-	// Series is shared by sources that read the same servers; nil: this one asks by itself.
+	// Series is shared by sources of the same servers; nil for a cache of its own.
 	Series *Series
 }
 
@@ -40,19 +40,19 @@ type Options struct {
 type Source struct {
 	server *server
 	words  dictionary
-	where  string // matchers, with a comma before them; empty: none
+	where  string // matchers with a leading comma; empty for none
 	found  *directory
-	// every is the time between two samples of a meter, as it was seen last.
+	// every is the last observed sampling interval of a meter.
 	every map[meterKey]time.Duration
-	// maxRaw is [maxRaw], which tests change.
+	// maxRaw is the constant of that name, except in tests.
 	maxRaw float64
-	// near is which series were found last.
+	// near caches the matcher for the wanted machines.
 	near   nearby
 	series *Series
 	left   func(machine string, signal usage.Signal, n int)
-	// impossible counts the readings that were left out because they cannot be true.
+	// impossible counts the dropped readings that cannot be true.
 	impossible int
-	// holders are whom GPUs were lent to.
+	// holders are the workloads that GPUs were allocated to.
 	holders map[inventory.Ref]map[Holder]bool
 }
 
@@ -96,37 +96,36 @@ func (s *Source) Name() string { return "prometheus " + s.server.api.Host() }
 // sourceName is the source of points, for evidence.
 const sourceName = "prometheus"
 
-// Asked returns what reading has cost so far.
+// Asked returns the cost of all readings so far.
 func (s *Source) Asked() Asked { return s.server.asked() }
 
-// Impossible returns how many readings were left out so far because they cannot be true.
+// Impossible returns the number of readings dropped so far because they cannot be true.
 func (s *Source) Impossible() int { return s.impossible }
 
-// Unmatched returns the names by which series call machines that are not there, and those
-// by which their labels call two.
-func (s *Source) Unmatched() (unknown, ambiguous []string) { return s.found.noted() }
+// Unmatched returns the names in labels that match no machine, and those that match two.
+func (s *Source) Unmatched() (unknown, ambiguous []string) { return s.found.unmatchedNames() }
 
 const (
-	// fineLength is the longest interval of which every sample is read; of a longer one the
-	// least, the mean, the most and the number of samples of each step are.
+	// fineLength is the longest interval that is read sample by sample. For longer ones the
+	// minimum, mean, maximum and count of each step are read.
 	fineLength = 25 * time.Hour
-	// fineChunk and coarseChunk are how much of an interval one query asks for at first,
-	// leastChunk is the least.
+	// fineChunk and coarseChunk are the initial range of one query, leastChunk is the minimum.
 	fineChunk   = 2 * time.Hour
 	coarseChunk = 7 * 24 * time.Hour
-	leastChunk  = 5 * time.Minute
-	// defaultStep is that of an interval that names none.
+	minChunk    = 5 * time.Minute
+	// defaultStep is the step of an interval without one.
 	defaultStep = time.Minute
-	// maxRaw is how many samples are read one by one of a long interval: a server reads each of
-	// them once then, and once for every statistic otherwise.
+	// maxRaw is the maximum number of samples of a long interval that are read individually. The
+	// server then reads each once instead of once per statistic.
 	maxRaw = 16_000_000
-	// smallAnswer is the size of an answer after which more is asked for at once: what an answer
-	// costs a server is mostly its number of series.
+	// smallAnswer is the response size in bytes below which the next query covers a longer range:
+	// the cost of a query is mostly its number of series.
 	smallAnswer = 16 << 20
-	// settling is how far back a long interval looks for the time between two samples.
-	settling = 20 * time.Minute
-	// future is how far ahead samples are looked for, which no exporter can have measured yet.
-	future = 2 * time.Hour
+	// intervalLookback is the lookback of a long interval to find the sampling interval.
+	intervalLookback = 20 * time.Minute
+	// futureLookahead is how far ahead of now samples are looked for; such samples show that an exporter's
+	// clock is wrong.
+	futureLookahead = 2 * time.Hour
 )
 
 // Measure implements [usage.Source].
@@ -141,10 +140,10 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	if len(measured) == 0 || !iv.To.After(iv.From) {
 		return usage.MeasureResult{}, nil
 	}
-	s.found.know(measured)
+	s.found.add(measured)
 	r := &reading{
 		Source: s, iv: iv, open: open, here: map[inventory.Ref]*inventory.Resource{}, sinks: map[sinkKey]usage.Sink{},
-		ahead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}, divided: map[gpuKey]bool{},
+		clocksAhead: map[inventory.Ref]time.Time{}, utilized: map[gpuKey]bool{}, migGPUs: map[gpuKey]bool{},
 		impossible: map[impossibleKey]int{}}
 	if r.iv.Step <= 0 {
 		r.iv.Step = defaultStep
@@ -157,7 +156,7 @@ func (s *Source) Measure(ctx context.Context, resources []*inventory.Resource, i
 	if ctx.Err() != nil {
 		return usage.MeasureResult{}, context.Cause(ctx)
 	}
-	r.tellImpossible()
+	r.reportImpossible()
 	m := usage.MeasureResult{BlindSpots: r.blindSpots(err)}
 	if err != nil {
 		m.Unread = map[inventory.Ref]string{}
@@ -175,22 +174,22 @@ type reading struct {
 	open  func(*inventory.Resource, usage.SourceInfo) usage.Sink
 	here  map[inventory.Ref]*inventory.Resource
 	sinks map[sinkKey]usage.Sink
-	// ahead are machines with samples of a time that is still to come.
-	ahead map[inventory.Ref]time.Time
-	// sampled counts steps of long intervals, thinned those of which the server keeps less
-	// than half of the samples, until is the end of the last of them.
+	// clocksAhead holds machines whose samples have timestamps in the future.
+	clocksAhead map[inventory.Ref]time.Time
+	// sampled counts the steps of long intervals, thinned those in which the server has less than
+	// half of the samples; until is the end of the last thinned step.
 	sampled, thinned int
 	until            time.Time
-	// utilized are GPUs whose utilization was measured by itself.
+	// utilized holds GPUs whose utilization was measured directly.
 	utilized map[gpuKey]bool
-	// divided are GPUs in MIG mode, by their UUIDs and their places.
-	divided map[gpuKey]bool
-	// impossible are readings that cannot be true.
+	// migGPUs holds GPUs in MIG mode, by UUID and by index.
+	migGPUs map[gpuKey]bool
+	// impossible counts the readings that cannot be true.
 	impossible map[impossibleKey]int
-	// only is a matcher that all series of GPUs meet that are of the machines in question, with
-	// a comma before it; empty: none is known.
-	only string
-	// density is how many samples of GPUs there are in a second, at the end of a long interval.
+	// ownSeries is a matcher with a leading comma that selects the GPU series of the wanted machines;
+	// empty if unknown.
+	ownSeries string
+	// density is the number of GPU samples per second at the end of a long interval.
 	density float64
 }
 
@@ -209,8 +208,8 @@ type sinkKey struct {
 	step time.Duration
 }
 
-// tellImpossible reports the readings that were left out because they cannot be true.
-func (r *reading) tellImpossible() {
+// reportImpossible reports the readings that were dropped because they cannot be true.
+func (r *reading) reportImpossible() {
 	keys := slices.SortedFunc(maps.Keys(r.impossible), func(a, b impossibleKey) int {
 		return cmp.Or(strings.Compare(a.machine, b.machine), cmp.Compare(a.signal, b.signal))
 	})
@@ -221,7 +220,7 @@ func (r *reading) tellImpossible() {
 	}
 }
 
-// read reads the interval. The first error ends it: what is missing then is unknown.
+// read reads the interval. It stops at the first error; the rest is unknown.
 func (r *reading) read(ctx context.Context) error {
 	short := r.iv.To.Sub(r.iv.From) <= fineLength
 	if short {
@@ -229,7 +228,7 @@ func (r *reading) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.lookAhead(ctx); err != nil {
+	if err := r.findClocksAhead(ctx); err != nil {
 		return err
 	}
 	if short {
@@ -238,35 +237,35 @@ func (r *reading) read(ctx context.Context) error {
 	return r.coarse(ctx)
 }
 
-// lookAhead finds machines whose exporters stamp their samples with a clock that is ahead.
-// What they call now was measured long ago.
-func (r *reading) lookAhead(ctx context.Context) error {
+// findClocksAhead finds machines whose exporter's clock is ahead: their current samples are old.
+func (r *reading) findClocksAhead(ctx context.Context) error {
 	const sure = httpapi.MaxSkew
 	if now := r.server.Now; now != nil && now().Sub(r.iv.To) > sure {
-		return nil // of the past, there are samples after it
+		return nil // in the past: later samples exist
 	}
-	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.asked()), seconds(future-sure))
-	return r.server.instant(ctx, query, r.iv.To.Add(future), func(x series) error {
-		if m := r.found.find(lower(x.Labels)); m != nil {
-			r.ahead[m.Ref()] = r.iv.To
+	query := fmt.Sprintf("last_over_time(%s[%s])", r.selector(r.queriedMetrics()), seconds(futureLookahead-sure))
+	return r.server.instant(ctx, query, r.iv.To.Add(futureLookahead), func(x series) error {
+		if m := r.found.find(lowerKeys(x.Labels)); m != nil {
+			r.clocksAhead[m.Ref()] = r.iv.To
 		}
 		return nil
 	})
 }
 
-// asked are the metrics that are asked for one by one: those that are read, and those that say
-// which GPUs are in MIG mode.
-func (r *reading) asked() []string { return append(r.words.names(), usage.MIGModeMetrics()...) }
+// queriedMetrics returns the metrics to query, including those that report MIG mode.
+func (r *reading) queriedMetrics() []string {
+	return append(r.words.names(), usage.MIGModeMetrics()...)
+}
 
-// selector selects metrics by their names.
+// selector returns a selector of metrics by name.
 func (r *reading) selector(names []string) string {
-	return `{__name__=~"` + strings.Join(names, "|") + `"` + r.where + r.only + "}"
+	return `{__name__=~"` + strings.Join(names, "|") + `"` + r.where + r.ownSeries + "}"
 }
 
 func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) + "s" }
 
-// chunks asks for parts of an interval, one after another in order of time, and for
-// smaller ones where the server cannot answer.
+// chunks queries consecutive parts of an interval in time order, and smaller ones if the server
+// cannot answer.
 func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least *time.Duration,
 	ask func(ctx context.Context, from, to time.Time) error) error {
 	refused := false
@@ -293,11 +292,11 @@ func (r *reading) chunks(ctx context.Context, from, to time.Time, length, least 
 
 // fine reads every sample.
 func (r *reading) fine(ctx context.Context) error {
-	length, least := fineChunk, leastChunk
+	length, least := fineChunk, minChunk
 	err := r.chunks(ctx, r.iv.From, r.iv.To, &length, &least, func(ctx context.Context, from, to time.Time) error {
 		var got batch
-		// A second more, because newer servers leave the first moment of a range out.
-		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		// One second more, because newer servers exclude the start of a range.
+		query := r.selector(r.queriedMetrics()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
 		if err := r.server.instant(ctx, query, to, func(x series) error {
 			got.add(r, x, from, to)
 			return nil
@@ -312,14 +311,14 @@ func (r *reading) fine(ctx context.Context) error {
 	}
 	step := max(r.iv.Step, time.Minute)
 	for _, h := range hostExpressions {
-		length, least := fineChunk, leastChunk
+		length, least := fineChunk, minChunk
 		err := r.chunks(ctx, r.iv.From.Truncate(step), r.iv.To.Truncate(step), &length, &least,
 			func(ctx context.Context, from, to time.Time) error {
 				var got batch
 				query := "(" + r.expression(h, step*5/2) + ")[" + seconds(to.Sub(from)+time.Second) +
 					":" + seconds(step) + "]"
 				err := r.server.instant(ctx, query, to, func(x series) error {
-					// A value at a time is of the step before it.
+					// The value at a time covers the step before it.
 					got.addHost(r, h, x, step, from, to)
 					return nil
 				})
@@ -341,23 +340,22 @@ func (r *reading) expression(h hostExpression, over time.Duration) string {
 	return strings.NewReplacer("SELECT", r.where, "RANGE", seconds(over)).Replace(h.expr)
 }
 
-// statistics are queried for each step of a long interval. A metric without samples to count is not
-// asked for the others.
+// statistics are queried for each step of a long interval. If the count of a metric is empty, the
+// others are skipped.
 var statistics = [...]string{"count", "max", "avg"}
 
-// subStep is the step in which rates are taken whose peak within an hour is looked for.
+// subStep is the resolution at which the peak of a rate within an hour is found.
 const subStep = 5 * time.Minute
 
-// counted is a metric, or an expression, of which statistics are asked: within a range, and
-// how its series are taken.
-type counted struct {
+// statisticQuery is a metric or expression with its range, and the function that adds its series.
+type statisticQuery struct {
 	of  string
 	add func(got *batch, statistic string, x series)
 }
 
-// coarse reads the most, the mean and the number of the samples of every step.
+// coarse reads the maximum, mean and count of every step.
 func (r *reading) coarse(ctx context.Context) error {
-	if err := r.settle(ctx); err != nil {
+	if err := r.detectInterval(ctx); err != nil {
 		return err
 	}
 	step := r.iv.Step
@@ -370,25 +368,24 @@ func (r *reading) coarse(ctx context.Context) error {
 			return err
 		}
 	}
-	// The metrics of one signal are delivered together, and utilization comes first.
-	bySignal := map[usage.Signal][]counted{}
+	// The metrics of one signal are delivered together, utilization first.
+	bySignal := map[usage.Signal][]statisticQuery{}
 	for _, name := range r.words.names() {
 		if raw {
 			break
 		}
 		m := r.words[name]
-		// A step ends before its last moment, in servers that count both ends of a range and in
-		// those that count one.
+		// End each step 1 ms early: servers differ in whether both ends of a range are included.
 		of := name + "{" + strings.TrimPrefix(r.where, ",") + "}[" + seconds(step) + "] offset 1ms"
-		bySignal[m.Signal] = append(bySignal[m.Signal], counted{of, func(got *batch, statistic string, x series) {
-			got.addStatistic(r, name, statistic, x)
-		}})
+		bySignal[m.Signal] = append(bySignal[m.Signal], statisticQuery{
+			of, func(got *batch, statistic string, x series) { got.addStatistic(r, name, statistic, x) },
+		})
 	}
 	for _, h := range hostExpressions {
 		of := "(" + r.expression(h, subStep) + ")[" + seconds(step) + ":" + seconds(min(subStep, step)) + "]"
-		bySignal[h.signal] = append(bySignal[h.signal], counted{of, func(got *batch, statistic string, x series) {
-			got.addHostStatistic(r, h, statistic, x, step)
-		}})
+		bySignal[h.signal] = append(bySignal[h.signal], statisticQuery{
+			of, func(got *batch, statistic string, x series) { got.addHostStatistic(r, h, statistic, x, step) },
+		})
 	}
 	for _, signal := range slices.Sorted(maps.Keys(bySignal)) {
 		err := r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
@@ -409,7 +406,7 @@ func (r *reading) coarse(ctx context.Context) error {
 					}
 				}
 			}
-			got.roll(step)
+			got.addSteps(step)
 			got.deliver(r)
 			return nil
 		})
@@ -420,13 +417,13 @@ func (r *reading) coarse(ctx context.Context) error {
 	return nil
 }
 
-// raw reads the samples of the steps of a long interval one by one.
+// raw reads the samples of a long interval individually.
 func (r *reading) raw(ctx context.Context, from, to time.Time) error {
 	step := r.iv.Step
 	length := max(fineChunk.Truncate(step), step)
 	return r.chunks(ctx, from, to, &length, &step, func(ctx context.Context, from, to time.Time) error {
 		var got batch
-		query := r.selector(r.asked()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
+		query := r.selector(r.queriedMetrics()) + "[" + seconds(to.Sub(from)+time.Second) + "]"
 		if err := r.server.instant(ctx, query, to, func(x series) error {
 			got.add(r, x, from, to)
 			return nil
@@ -441,32 +438,32 @@ func (r *reading) raw(ctx context.Context, from, to time.Time) error {
 	})
 }
 
-// settle sees in the newest samples how far they are apart.
-func (r *reading) settle(ctx context.Context) error {
-	from, to := r.iv.To.Add(-settling), r.iv.To
+// detectInterval finds the sampling interval from the newest samples.
+func (r *reading) detectInterval(ctx context.Context) error {
+	from, to := r.iv.To.Add(-intervalLookback), r.iv.To
 	var got batch
-	query := r.selector(r.asked()) + "[" + seconds(settling) + "]"
+	query := r.selector(r.queriedMetrics()) + "[" + seconds(intervalLookback) + "]"
 	err := r.server.instant(ctx, query, to, func(x series) error { got.add(r, x, from, to); return nil })
 	if errors.Is(err, errTooMuch) {
 		r.density = math.Inf(1)
-		return nil // then each step has to tell by itself
+		return nil // the interval is then determined step by step
 	}
 	if err != nil {
 		return err
 	}
 	for _, x := range got.list {
-		r.density += float64(len(x.points)) / settling.Seconds()
+		r.density += float64(len(x.points)) / intervalLookback.Seconds()
 	}
 	got.identify(r)
 	for _, m := range got.meters() {
-		if d := apart(m.series[0].points); d > 0 {
+		if d := sampleInterval(m.series[0].points); d > 0 {
 			r.every[m.key] = d
 		}
 	}
 	return nil
 }
 
-// sink returns where the points of a machine go.
+// sink returns the sink for the points of a machine.
 func (r *reading) sink(m *inventory.Resource, step time.Duration) usage.Sink {
 	k := sinkKey{m.Ref(), step}
 	to, ok := r.sinks[k]
@@ -477,7 +474,7 @@ func (r *reading) sink(m *inventory.Resource, step time.Duration) usage.Sink {
 	return to
 }
 
-// blindSpots lists the sources that could not be read, or were read and are not used.
+// blindSpots lists the data that could not be read or was not used.
 func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 	var out []inventory.BlindSpot
 	say := func(why, effect string) {
@@ -490,13 +487,13 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 		say("it warns that its answer may be partial: "+w, "its omissions are unknown")
 		r.server.warning = ""
 	}
-	if n := len(r.ahead); n > 0 {
+	if n := len(r.clocksAhead); n > 0 {
 		names := make([]string, 0, n)
-		for ref := range r.ahead {
+		for ref := range r.clocksAhead {
 			names = append(names, ref.ID)
 		}
 		slices.Sort(names)
-		say("samples of "+some(names)+" are stamped with a time that is still to come",
+		say("samples of "+firstNames(names)+" are stamped with a time that is still to come",
 			"they are not used: samples that look new may be old")
 	}
 	if 2*r.thinned > r.sampled {
@@ -504,20 +501,20 @@ func (r *reading) blindSpots(err error) []inventory.BlindSpot {
 			plain.Time(r.until)),
 			"rest in that time counts as unknown")
 	}
-	unknown, ambiguous := r.found.noted()
+	unknown, ambiguous := r.found.unmatchedNames()
 	if len(unknown) > 0 {
-		say("no running machine has the name "+some(unknown),
+		say("no running machine has the name "+firstNames(unknown),
 			"their samples were not used; `curfew doctor metrics` says how to match them")
 	}
 	if len(ambiguous) > 0 {
-		say("two machines fit the labels of "+some(ambiguous),
+		say("two machines fit the labels of "+firstNames(ambiguous),
 			"their samples were not used; `curfew doctor metrics` says how to match them")
 	}
 	return out
 }
 
-// some lists a few names.
-func some(names []string) string {
+// firstNames joins the first few names.
+func firstNames(names []string) string {
 	const most = 5
 	if more := len(names) - most; more > 0 {
 		return strings.Join(names[:most], ", ") + " and " + plain.Count(int64(more), "other")

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// tenancySlot is the step in which it is seen who holds a GPU. Within one, samples are
-	// counted, so that short pods have their part of it.
+	// tenancySlot is the resolution of GPU allocation. Within a slot samples are counted, so that
+	// short pods get their share.
 	tenancySlot = 5 * time.Minute
-	// tenancyChunk is how much one query asks for at first.
+	// tenancyChunk is the initial range of one query.
 	tenancyChunk = 6 * time.Hour
 )
 
@@ -30,27 +30,27 @@ const (
 // renamed to .shared), AMD and AWS Neuron, and of HAMi, whose gpucores is a percentage.
 const gpuResources = `nvidia_com_gpu|nvidia_com_gpu_shared|nvidia_com_mig_.+|nvidia_com_gpucores|amd_com_gpu|aws_amazon_com_neuron|aws_amazon_com_neuroncore|aws_amazon_com_neurondevice`
 
-// ownUse are metrics of what the processes of one pod use of a GPU, in percent of it: of
-// HAMi's monitor under its old and new name (Project-HAMi/HAMi, cmd/vGPUmonitor/metrics.go),
-// and dcgm-exporter's for time slices (NVIDIA/dcgm-exporter, pull request 638).
-var ownUse = []string{
+// podUtilizationMetrics are metrics of the GPU use of one pod's processes in percent: HAMi's monitor under its old
+// and new name (Project-HAMi/HAMi, cmd/vGPUmonitor/metrics.go), and dcgm-exporter's for time slices
+// (NVIDIA/dcgm-exporter, pull request 638).
+var podUtilizationMetrics = []string{
 	"Device_utilization_desc_of_container", "hami_container_device_utilization_ratio", "dcgm_fi_dev_sm_util_per_pod",
 }
 
-// Tenancy tells a sink who held the GPUs of machines, slot by slot, as far as the labels of
-// their series and the requests of pods say. tags say which labels of a pod name its owner.
+// Tenancy reports to a sink who held the GPUs of machines in each slot, as far as labels of series
+// and requests of pods show. tags maps labels of a pod to its owner.
 func (s *Source) Tenancy(ctx context.Context, machines []*inventory.Resource, from, to time.Time,
 	tags inventory.TagMapping, sink func(costs.Occupancy)) ([]inventory.BlindSpot, error) {
 	from, to = from.Truncate(tenancySlot), to.Truncate(tenancySlot)
-	s.found.know(machines)
+	s.found.add(machines)
 	r := &reading{
 		Source: s, iv: usage.Interval{From: from, To: to, Step: tenancySlot},
-		here:  map[inventory.Ref]*inventory.Resource{},
-		ahead: map[inventory.Ref]time.Time{}}
+		here:        map[inventory.Ref]*inventory.Resource{},
+		clocksAhead: map[inventory.Ref]time.Time{}}
 	for _, m := range machines {
 		r.here[m.Ref()] = m
 	}
-	t := &tenancy{reading: r, tags: tags, full: map[string]float64{}, people: map[podName]costs.Tenant{}}
+	t := &tenancy{reading: r, tags: tags, full: map[string]float64{}, podOwners: map[podName]costs.Tenant{}}
 	length, least := tenancyChunk, time.Hour
 	err := r.chunks(ctx, from, to, &length, &least, func(ctx context.Context, from, to time.Time) error {
 		got, err := t.read(ctx, from, to)
@@ -70,19 +70,19 @@ func (s *Source) Tenancy(ctx context.Context, machines []*inventory.Resource, fr
 type tenancy struct {
 	*reading
 	tags inventory.TagMapping
-	// full is how many samples a slot has that is whole: of a GPU, and of a machine as a node.
+	// full is the number of samples in a complete slot, of a GPU and of a machine as a node.
 	full map[string]float64
-	// people maps pods to their owners.
-	people map[podName]costs.Tenant
+	// podOwners maps pods to their owners.
+	podOwners map[podName]costs.Tenant
 }
 
 type podName struct{ namespace, pod string }
 
-// episode is one chunk of time, by machine and slot.
-type episode struct {
+// slotTable is one chunk of time, by machine and slot.
+type slotTable struct {
 	*tenancy
-	slots map[slotKey]*slotted
-	// labeled are machines whose series name tenants.
+	slots map[slotKey]*machineSlot
+	// labeled holds machines whose series name tenants.
 	labeled map[inventory.Ref]bool
 	uuids   map[string]*inventory.Resource
 }
@@ -92,13 +92,13 @@ type slotKey struct {
 	at  int64
 }
 
-// slotted is a machine in a slot.
-type slotted struct {
+// machineSlot is one machine in one slot.
+type machineSlot struct {
 	gpus map[string]*slotGPU
-	// requests are those of pods by resource, offers what the node has of each.
+	// requests are the requests of pods by resource, offers the node's capacity of each resource.
 	requests map[podResource]*request
 	offers   map[string]float64
-	// nodeCount is how many samples there are of the node.
+	// nodeCount is the number of samples of the node.
 	nodeCount float64
 }
 
@@ -111,20 +111,20 @@ type request struct{ value, count, done float64 }
 
 type slotGPU struct {
 	profile string
-	tenants map[costs.Tenant]*presence // the zero tenant is none
+	tenants map[costs.Tenant]*presence // the zero tenant means unallocated
 }
 
-// presence is how many samples show a tenant on a GPU, and what they say of it.
+// presence counts the samples that show a tenant on a GPU, and its utilization.
 type presence struct {
 	count, utilization, own float64
-	// utilized is true if utilization was measured by itself.
+	// utilized is true if utilization was measured directly.
 	utilized bool
 }
 
-// read asks for one chunk.
-func (t *tenancy) read(ctx context.Context, from, to time.Time) (*episode, error) {
-	e := &episode{
-		tenancy: t, slots: map[slotKey]*slotted{}, labeled: map[inventory.Ref]bool{},
+// read queries one chunk.
+func (t *tenancy) read(ctx context.Context, from, to time.Time) (*slotTable, error) {
+	e := &slotTable{
+		tenancy: t, slots: map[slotKey]*machineSlot{}, labeled: map[inventory.Ref]bool{},
 		uuids: map[string]*inventory.Resource{},
 	}
 	for _, step := range []func(context.Context, time.Time, time.Time) error{e.names, e.gpus, e.own, e.pods} {
@@ -135,20 +135,20 @@ func (t *tenancy) read(ctx context.Context, from, to time.Time) (*episode, error
 	return e, nil
 }
 
-// over asks for an expression of a range in every slot of [from, to). The samples of an
-// answer are of the slot before them.
-func (e *episode) over(ctx context.Context, expression string, from, to time.Time, each func(x series)) error {
+// over queries an expression over every slot of [from, to). The samples of the response describe
+// the slot before them.
+func (e *slotTable) over(ctx context.Context, expression string, from, to time.Time, each func(x series)) error {
 	expression = strings.ReplaceAll(expression, "RANGE", "["+seconds(tenancySlot)+"] offset 1ms")
 	query := "(" + strings.ReplaceAll(expression, "SELECT", e.where) + ")[" +
 		seconds(to.Sub(from)-tenancySlot+time.Second) + ":" + seconds(tenancySlot) + "]"
 	return e.server.instant(ctx, query, to, func(x series) error { each(x); return nil })
 }
 
-// newest asks for the series of a range as they were last.
-func (e *episode) newest(ctx context.Context, expression string, from, to time.Time,
+// newest queries the series of a range with their last labels.
+func (e *slotTable) newest(ctx context.Context, expression string, from, to time.Time,
 	each func(labels map[string]string)) error {
 	query := strings.NewReplacer("SELECT", e.where, "RANGE", "["+seconds(to.Sub(from))+"]").Replace(expression)
-	return e.server.instant(ctx, query, to, func(x series) error { each(lower(x.Labels)); return nil })
+	return e.server.instant(ctx, query, to, func(x series) error { each(lowerKeys(x.Labels)); return nil })
 }
 
 const (
@@ -157,8 +157,8 @@ const (
 	withRequest = ` and on (namespace, pod) count_over_time(` + requestsOf + `)`
 )
 
-// names learns what nodes are called, and what is known of pods with GPUs.
-func (e *episode) names(ctx context.Context, from, to time.Time) error {
+// names reads the names of nodes, and the owners of pods with GPUs.
+func (e *slotTable) names(ctx context.Context, from, to time.Time) error {
 	err := e.newest(ctx, `last_over_time(kube_node_info{job!=""SELECT}RANGE)`, from, to,
 		func(labels map[string]string) {
 			node, provider := first(labels, "node"), first(labels, "provider_id")
@@ -172,10 +172,10 @@ func (e *episode) names(ctx context.Context, from, to time.Time) error {
 	}
 	know := func(labels map[string]string, add func(*costs.Tenant)) {
 		p := podName{first(labels, "namespace"), first(labels, "pod")}
-		x := e.people[p]
+		x := e.podOwners[p]
 		x.Namespace, x.Pod = p.namespace, p.pod
 		add(&x)
-		e.people[p] = x
+		e.podOwners[p] = x
 	}
 	err = e.newest(ctx, `last_over_time(kube_pod_owner{owner_kind!="",owner_kind!="<none>"SELECT}RANGE)`+withRequest,
 		from, to, func(labels map[string]string) {
@@ -203,19 +203,21 @@ func podLabels(labels map[string]string) map[string]string {
 	return out
 }
 
-// at returns what is known of a machine in the slot before a time.
-func (e *episode) at(m *inventory.Resource, ms int64) *slotted {
+// at returns the record of a machine in the slot before a time.
+func (e *slotTable) at(m *inventory.Resource, ms int64) *machineSlot {
 	end := time.UnixMilli(ms).UTC().Round(tenancySlot)
 	k := slotKey{m.Ref(), end.Add(-tenancySlot).Unix()}
 	s := e.slots[k]
 	if s == nil {
-		s = &slotted{gpus: map[string]*slotGPU{}, requests: map[podResource]*request{}, offers: map[string]float64{}}
+		s = &machineSlot{
+			gpus: map[string]*slotGPU{}, requests: map[podResource]*request{}, offers: map[string]float64{},
+		}
 		e.slots[k] = s
 	}
 	return s
 }
 
-func (s *slotted) gpu(name string) *slotGPU {
+func (s *machineSlot) gpu(name string) *slotGPU {
 	g := s.gpus[name]
 	if g == nil {
 		g = &slotGPU{tenants: map[costs.Tenant]*presence{}}
@@ -233,14 +235,14 @@ func (g *slotGPU) tenant(t costs.Tenant) *presence {
 	return p
 }
 
-// tenantOf returns who labels in lower case lend a GPU to; the zero tenant is none.
-func (e *episode) tenantOf(labels map[string]string) costs.Tenant {
+// tenantOf returns the tenant that lower-case labels allocate a GPU to; the zero tenant if none.
+func (e *slotTable) tenantOf(labels map[string]string) costs.Tenant {
 	h, ok := holderOf("", labels)
 	if !ok {
 		return costs.Tenant{}
 	}
 	if h.Pod != "" {
-		if known, ok := e.people[podName{h.Namespace, h.Pod}]; ok {
+		if known, ok := e.podOwners[podName{h.Namespace, h.Pod}]; ok {
 			return known
 		}
 		return costs.Tenant{Namespace: h.Namespace, Pod: h.Pod}
@@ -248,13 +250,13 @@ func (e *episode) tenantOf(labels map[string]string) costs.Tenant {
 	return costs.Tenant{Job: h.Job, Owner: e.tags.Owner(labels)}
 }
 
-// gpus sees which tenants the series of GPUs name, and what they say of utilization.
-func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
+// gpus records the tenants in the series of GPUs, and their utilization.
+func (e *slotTable) gpus(ctx context.Context, from, to time.Time) error {
 	names := slices.DeleteFunc(e.words.names(), func(name string) bool {
 		signal := e.words[name].Signal
 		return signal != usage.GPUUtil && signal != usage.GREngine
 	})
-	// The graphics engine stands for utilization where that is not measured.
+	// The graphics engine is a substitute for utilization where that is not measured.
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(e.words[a].Signal, e.words[b].Signal) })
 	for _, name := range names {
 		signal, full := e.words[name].Signal, 1.0
@@ -268,7 +270,7 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 				break
 			}
 			err := e.over(ctx, statistic+"_over_time("+of+")", from, to, func(x series) {
-				labels := lower(x.Labels)
+				labels := lowerKeys(x.Labels)
 				m := e.machineOf(labels)
 				device := deviceOf(labels)
 				gpu := device.Name("")
@@ -304,12 +306,12 @@ func (e *episode) gpus(ctx context.Context, from, to time.Time) error {
 	return nil
 }
 
-// own reads what the processes of pods use by themselves.
-func (e *episode) own(ctx context.Context, from, to time.Time) error {
-	for _, name := range ownUse {
+// own reads the GPU use of the processes of single pods.
+func (e *slotTable) own(ctx context.Context, from, to time.Time) error {
+	for _, name := range podUtilizationMetrics {
 		err := e.over(ctx, "avg_over_time("+name+"{"+strings.TrimPrefix(e.where, ",")+"}RANGE)",
 			from, to, func(x series) {
-				labels := lower(x.Labels)
+				labels := lowerKeys(x.Labels)
 				uuid := deviceOf(labels).UUID
 				m, tenant := e.uuids[strings.ToLower(uuid)], e.tenantOf(labels)
 				if m == nil || tenant == (costs.Tenant{}) {
@@ -321,7 +323,7 @@ func (e *episode) own(ctx context.Context, from, to time.Time) error {
 					}
 					g := e.at(m, p.At).gpu(uuid)
 					at := g.tenant(tenant)
-					at.own = max(at.own, 0) + p.V/100 // of its containers together
+					at.own = max(at.own, 0) + p.V/100 // sum over the pod's containers
 					if at.count == 0 {
 						at.count = g.most()
 					}
@@ -334,7 +336,7 @@ func (e *episode) own(ctx context.Context, from, to time.Time) error {
 	return nil
 }
 
-// most is the most samples of any series of a GPU in a slot.
+// most returns the highest sample count of any series of a GPU in a slot.
 func (g *slotGPU) most() float64 {
 	var most float64
 	for _, p := range g.tenants {
@@ -343,8 +345,8 @@ func (g *slotGPU) most() float64 {
 	return most
 }
 
-// pods reads the requests of pods, and what nodes have.
-func (e *episode) pods(ctx context.Context, from, to time.Time) error {
+// pods reads the requests of pods and the capacity of nodes.
+func (e *slotTable) pods(ctx context.Context, from, to time.Time) error {
 	onNode := func(labels map[string]string) *inventory.Resource {
 		// The other labels name the pod of kube-state-metrics.
 		return e.machineOf(map[string]string{"node": first(labels, "node")})
@@ -352,7 +354,7 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	where := map[podName][]*inventory.Resource{}
 	for _, statistic := range []string{"count", "avg"} {
 		err := e.over(ctx, statistic+"_over_time("+requestsOf+")", from, to, func(x series) {
-			labels := lower(x.Labels)
+			labels := lowerKeys(x.Labels)
 			p := podResource{
 				podName{first(labels, "namespace"), first(labels, "pod")}, first(labels, "container"),
 				first(labels, "resource"),
@@ -386,11 +388,11 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 		}
 	}
 	if len(where) > 0 {
-		// Pods that are done are listed until they are deleted, and hold nothing.
+		// Completed pods are listed until they are deleted, and hold nothing.
 		done := `sum by (namespace, pod) (max by (namespace, pod, phase) (avg_over_time(kube_pod_status_phase{phase=~"Succeeded|Failed"SELECT}RANGE)))` + withRequest
 		told := map[podName]bool{}
 		err := e.over(ctx, done, from, to, func(x series) {
-			labels := lower(x.Labels)
+			labels := lowerKeys(x.Labels)
 			name := podName{first(labels, "namespace"), first(labels, "pod")}
 			told[name] = true
 			for _, m := range where[name] {
@@ -410,7 +412,7 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	}
 	for _, statistic := range []string{"count", "max"} {
 		err := e.over(ctx, statistic+"_over_time("+offersOf+")", from, to, func(x series) {
-			labels := lower(x.Labels)
+			labels := lowerKeys(x.Labels)
 			m := onNode(labels)
 			if m == nil {
 				return
@@ -430,9 +432,9 @@ func (e *episode) pods(ctx context.Context, from, to time.Time) error {
 	return nil
 }
 
-// forget takes back requests of pods of which it is not known whether they run: unless a
-// GPU's series name them, they may be done.
-func (e *episode) forget(told map[podName]bool) {
+// forget removes requests of pods that may have completed: their phase is unknown and no GPU's
+// series names them.
+func (e *slotTable) forget(told map[podName]bool) {
 	for _, s := range e.slots {
 		seen := map[podName]bool{}
 		for _, g := range s.gpus {
@@ -446,9 +448,9 @@ func (e *episode) forget(told map[podName]bool) {
 	}
 }
 
-// tell hands on what was seen, of each machine in order of time.
-func (e *episode) tell(sink func(costs.Occupancy)) {
-	e.settle()
+// tell passes the occupancy on, per machine in time order.
+func (e *slotTable) tell(sink func(costs.Occupancy)) {
+	e.detectCompleteSlot()
 	keys := slices.SortedFunc(maps.Keys(e.slots), func(a, b slotKey) int {
 		return cmp.Or(inventory.CompareRefs(a.ref, b.ref), cmp.Compare(a.at, b.at))
 	})
@@ -474,8 +476,8 @@ func (e *episode) tell(sink func(costs.Occupancy)) {
 	}
 }
 
-// settle finds out how many samples a slot has that is whole, by the median over the slots.
-func (e *episode) settle() {
+// detectCompleteSlot sets the number of samples in a complete slot to the median over the slots.
+func (e *slotTable) detectCompleteSlot() {
 	counts := map[string][]float64{}
 	for k, s := range e.slots {
 		for name, g := range s.gpus {
@@ -494,17 +496,17 @@ func (e *episode) settle() {
 	}
 }
 
-// present is the share of a slot that samples show, in millionths.
-func (e *episode) present(id string, count float64) int64 {
+// present returns the share of a slot that samples cover, in millionths.
+func (e *slotTable) present(id string, count float64) int64 {
 	share := count / max(e.full[id], 1)
-	if share >= leastShare {
+	if share >= minCoverage {
 		share = 1
 	}
 	return int64(math.Round(1e6 * share))
 }
 
-// gpuOf returns a GPU as it was seen in a slot.
-func (e *episode) gpuOf(k slotKey, name string, g *slotGPU) costs.OccupiedGPU {
+// gpuOf returns the record of a GPU in a slot.
+func (e *slotTable) gpuOf(k slotKey, name string, g *slotGPU) costs.OccupiedGPU {
 	out := costs.OccupiedGPU{Name: name, Size: costs.WholeGPU, Utilization: -1}
 	if g.profile != "" {
 		out.Size = sliceOf(g.profile)
@@ -534,7 +536,7 @@ func (e *episode) gpuOf(k slotKey, name string, g *slotGPU) costs.OccupiedGPU {
 	return out
 }
 
-// millionths returns a share of 0 to 1; negative stays negative.
+// millionths converts a share of 0 to 1; negative values stay negative.
 func millionths(v float64) int64 {
 	if v < 0 {
 		return -1
@@ -542,7 +544,7 @@ func millionths(v float64) int64 {
 	return int64(math.Round(1e6 * min(v, 1)))
 }
 
-// sliceOf returns the parts of a GPU that a MIG instance is: its compute slices.
+// sliceOf returns the number of compute slices of a MIG profile.
 func sliceOf(profile string) int64 {
 	profile = strings.ToLower(profile)
 	for _, m := range mig.Models() {
@@ -557,8 +559,8 @@ func sliceOf(profile string) int64 {
 	return costs.WholeGPU / 7 * slices
 }
 
-// requested are the requests of the pods of a machine in parts of its GPUs.
-func (e *episode) requested(s *slotted, m *inventory.Resource) []costs.Requested {
+// requested returns the requests of a machine's pods in parts of its GPUs.
+func (e *slotTable) requested(s *machineSlot, m *inventory.Resource) []costs.Requested {
 	gpus := float64(m.Size.GPUs.Or(0))
 	var out []costs.Requested
 	for _, p := range slices.SortedFunc(maps.Keys(s.requests), func(a, b podResource) int {
@@ -575,7 +577,7 @@ func (e *episode) requested(s *slotted, m *inventory.Resource) []costs.Requested
 		if c := s.requests[cores]; c != nil && c.value > 0 && c.value <= 100 {
 			unit = c.value / 100 * costs.WholeGPU
 		}
-		tenant, known := e.people[p.podName]
+		tenant, known := e.podOwners[p.podName]
 		if !known {
 			tenant = costs.Tenant{Namespace: p.namespace, Pod: p.pod}
 		}
@@ -587,10 +589,10 @@ func (e *episode) requested(s *slotted, m *inventory.Resource) []costs.Requested
 	return out
 }
 
-// unit is how much of a GPU one of a resource is, in parts; 0 is not known. Where a node
-// offers more of it than the machine has GPUs, each is divided: time slices, MPS, MIG
-// instances of one size, cores of a device.
-func (s *slotted) unit(resource string, gpus float64) float64 {
+// unit returns the share of a GPU that one unit of a resource is, in parts; 0 if unknown. If a node
+// offers more units than the machine has GPUs, each GPU is divided: time slices, MPS, MIG instances
+// of one size, cores of a device.
+func (s *machineSlot) unit(resource string, gpus float64) float64 {
 	if profile, ok := strings.CutPrefix(resource, "nvidia_com_mig_"); ok {
 		compute, memory, _ := strings.Cut(profile, "_")
 		return float64(sliceOf(compute + "." + memory))

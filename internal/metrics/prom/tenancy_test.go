@@ -16,14 +16,14 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// cluster is an hour of six machines that cost $36 an hour each, as dcgm-exporter and
-// kube-state-metrics tell it.
+// cluster is one hour of six machines at $36 an hour each, in metrics of dcgm-exporter and
+// kube-state-metrics.
 type cluster struct {
 	from   time.Time
 	series []prometheus.Series
 }
 
-// add adds a series of a minute's samples in [begin, end).
+// add adds a series with a sample a minute in [begin, end).
 func (c *cluster) add(name, labels string, begin, end int, v float64) {
 	c.series = append(c.series, history(name, labels, c.from, 60, func(i int) float64 {
 		if i < begin || i >= end {
@@ -33,7 +33,7 @@ func (c *cluster) add(name, labels string, begin, end int, v float64) {
 	}))
 }
 
-// gpu adds a GPU's utilization in percent while a pod held it; "": none.
+// gpu adds a GPU's utilization in percent while a pod held it; "" for no pod.
 func (c *cluster) gpu(machine, gpu int, pod string, begin, end int, v float64) {
 	more := ""
 	if pod != "" {
@@ -45,13 +45,13 @@ func (c *cluster) gpu(machine, gpu int, pod string, begin, end int, v float64) {
 
 const ksm = `,job="kube-state-metrics",instance="10.0.0.5:8080"`
 
-// node adds what a node offers of a resource.
+// node adds a node's capacity of a resource.
 func (c *cluster) node(machine int, resource string, n float64) {
 	c.add("kube_node_status_allocatable", fmt.Sprintf(`node="ip-10-0-0-%d.ec2.internal",resource="%s",unit="integer"`,
 		machine, resource)+ksm, 0, 60, n)
 }
 
-// pod adds a pod's request and its phase: it runs in [begin, end), and is done from then on.
+// pod adds a pod's request and its phase: running in [begin, end), then succeeded.
 func (c *cluster) pod(machine int, name, resource string, n float64, begin, end int) {
 	id := fmt.Sprintf(`namespace="ml",pod="%s"`, name)
 	c.add("kube_pod_container_resource_requests",
@@ -77,21 +77,21 @@ func (c *cluster) pod(machine int, name, resource string, n float64, begin, end 
 
 func newCluster() *cluster {
 	c := &cluster{from: at.Add(-time.Hour)}
-	// i-0: two GPUs, whole ones: a job, another one after it, and a free GPU.
+	// i-0: two whole GPUs: one runs a job and then another, one is free.
 	c.gpu(0, 0, "train-0", 0, 30, 80)
 	c.gpu(0, 0, "eval-0", 30, 60, 20)
 	c.gpu(0, 1, "", 0, 60, 0)
 	c.node(0, "nvidia_com_gpu", 2)
 	c.pod(0, "train-0", "nvidia_com_gpu", 1, 0, 30)
 	c.pod(0, "eval-0", "nvidia_com_gpu", 1, 30, 60)
-	// i-1: one GPU in four time slices, of which two pods have three; the exporter copies the
-	// GPU's utilization to each.
+	// i-1: one GPU in four time slices, three of them held by two pods; the exporter repeats the
+	// GPU's utilization for each.
 	c.gpu(1, 0, "a-0", 0, 60, 60)
 	c.gpu(1, 0, "b-0", 0, 60, 60)
 	c.node(1, "nvidia_com_gpu", 4)
 	c.pod(1, "a-0", "nvidia_com_gpu", 1, 0, 60)
 	c.pod(1, "b-0", "nvidia_com_gpu", 2, 0, 60)
-	// i-2: one GPU in MIG instances, whose pods are in other labels; a third is free.
+	// i-2: one GPU in MIG instances, whose pods are in other labels; the third instance is free.
 	for i, x := range []struct {
 		profile, pod string
 		v            float64
@@ -103,13 +103,13 @@ func newCluster() *cluster {
 		c.add("DCGM_FI_PROF_GR_ENGINE_ACTIVE", dcgm(2, 0, more), 0, 60, x.v)
 	}
 	c.add("DCGM_FI_DEV_GPU_UTIL", dcgm(2, 0, ""), 0, 60, 9223372036854775794)
-	// i-3: two GPUs shared by MPS, of which the exporter tells no pods: requests alone.
+	// i-3: two GPUs shared by MPS. The exporter names no pods, so that only requests are known.
 	c.gpu(3, 0, "", 0, 60, 40)
 	c.gpu(3, 1, "", 0, 60, 0)
 	c.node(3, "nvidia_com_gpu_shared", 8)
 	c.pod(3, "s-0", "nvidia_com_gpu_shared", 2, 0, 45)
-	// i-4: shares of HAMi, whose monitor measures each pod. Its node is known by its provider's
-	// id alone.
+	// i-4: shares of HAMi, whose monitor measures each pod. The node is known only by its provider
+	// ID.
 	c.series = append(c.series, history("kube_node_info", `node="gpu-pool-4",provider_id="aws:///us-east-1a/i-4"`+ksm,
 		c.from, 60, func(int) float64 { return 1 }))
 	for i, own := range []float64{30, 0} {
@@ -197,7 +197,7 @@ func TestTenancy(t *testing.T) {
 	}
 }
 
-// TestSliceOf: MIG profiles in the names of labels and of resources.
+// TestSliceOf checks MIG profiles in labels and in resource names.
 func TestSliceOf(t *testing.T) {
 	for profile, want := range map[string]float64{
 		"1g.5gb": 1. / 7, "3g.40gb": 3. / 7, "1g.10gb+me": 1. / 7, "7g.80gb": 1, "2G.10GB": 2. / 7, "1g.6gb": 1. / 4,

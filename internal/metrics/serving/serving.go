@@ -22,25 +22,24 @@ import (
 
 // names are the metrics of a model server; older names follow newer ones.
 type names struct {
-	// anchor is a metric that each replica exports all the time.
+	// anchor is a metric that every replica always exports.
 	anchor string
-	// inFlight are expressions whose sum is the requests in service and waiting. %s is a selection
-	// of labels.
+	// inFlight are expressions whose sum is the number of requests in service and waiting. %s is
+	// replaced by a label selector.
 	inFlight []string
-	// rate is the requests a second; empty where the server does not count them.
+	// rate is the rate of requests per second; empty if the server does not count them.
 	rate string
-	// cache is the used share of the KV cache; empty where there is none.
+	// cache is the used share of the KV cache; empty if not exported.
 	cache string
 }
 
-// servers are the model servers by kind. vLLM:
-// https://docs.vllm.ai/en/latest/usage/metrics.html; SGLang:
-// https://docs.sglang.ai/references/production_metrics.html; TGI:
+// servers are the model servers by kind. vLLM: https://docs.vllm.ai/en/latest/usage/metrics.html;
+// SGLang: https://docs.sglang.ai/references/production_metrics.html; TGI:
 // https://huggingface.co/docs/text-generation-inference/reference/metrics; Triton:
 // https://docs.nvidia.com/deeplearning/triton-inference-server (metrics); llama.cpp:
-// tools/server/README.md; KServe: https://kserve.github.io/website (Prometheus metrics).
-// Triton and KServe count no running requests: seconds of work that ended a second are as many by
-// Little's law.
+// tools/server/README.md; KServe: https://kserve.github.io/website (Prometheus metrics). Triton and
+// KServe do not export running requests; by Little's law they equal the seconds of completed work
+// per second.
 var servers = map[string]names{
 	"vllm": {
 		anchor:   "vllm:num_requests_running",
@@ -76,7 +75,7 @@ var servers = map[string]names{
 	},
 }
 
-// Kinds returns the kinds of model servers that are read.
+// Kinds returns the supported kinds of model servers, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(servers)) }
 
 // Options locate the metrics of one fleet.
@@ -84,14 +83,14 @@ type Options struct {
 	Access httpapi.Access
 	// Server is one of Kinds.
 	Server string
-	// Select are matchers of the labels of the targets: job="embed". It must not be empty: a fleet
-	// is not every server that there is.
+	// Select holds matchers on the targets' labels, such as job="embed". It must not be empty,
+	// because a fleet is not every server there is.
 	Select string
 	// Step is the time between two scrapes.
 	Step time.Duration
 }
 
-// Bounds of one answer: a number, or one for each replica.
+// Limits of one response: a number, or one per replica.
 const (
 	maxAnswer = 1 << 20
 	maxSeries = fleet.MaxReplicas
@@ -104,7 +103,7 @@ type Reader struct {
 	options Options
 }
 
-// New returns a reader. It makes no call.
+// New returns a reader. It makes no request.
 func New(o Options) (*Reader, error) {
 	n, known := servers[o.Server]
 	switch {
@@ -127,17 +126,18 @@ type Reading struct {
 	Sample fleet.Sample
 	// Ready replicas export metrics. Starting ones are targets that never answered.
 	Ready, Starting int
-	// Servers are the addresses of further ready replicas, which other sources may know too.
+	// Servers are the addresses of ready replicas, for sources that know some of them too.
 	Servers []string
-	// Replicas is false where their number is unknown.
+	// Replicas is false if the number of replicas is unknown.
 	Replicas bool
-	// Idle has the known hosts; true is for those whose replicas have no request in service or waiting.
+	// Idle has an entry for each known host; true if its replicas have no request in service or
+	// waiting.
 	Idle map[string]bool
 }
 
-// Read reads the fleet at a time. What goes wrong is the problem of the sample, which makes demand
-// unknown: a target that answered within an hour and is silent now, a replica without the metric, a
-// failed query.
+// Read reads the fleet at a time. A failed query, a replica without the metric, or a target that
+// responded within the last hour and no longer does becomes the problem of the sample and makes
+// demand unknown.
 func (r *Reader) Read(ctx context.Context, now time.Time) Reading {
 	out := Reading{Sample: fleet.Sample{Source: r.options.Server + " at " + r.api.Host(), Step: r.options.Step}}
 	if err := r.read(ctx, now, &out); err != nil {
@@ -177,8 +177,8 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 		return fmt.Errorf("%s of %s export no %s", plain.Number(up.Or(0)-ready.Or(0), 0),
 			plain.Count(int(up.Or(0)), "replica"), r.names.anchor)
 	case ready.Or(0) == 0:
-		// No replica serves and none is silent: the servers have no requests. Callers may wait
-		// elsewhere, so that the rate is not known.
+		// No replica is up and none has disappeared, so the servers have no requests. Requests may
+		// wait elsewhere: the rate is unknown.
 		out.Sample.At, out.Sample.InFlight = now, inventory.Known(0.0)
 		return nil
 	}
@@ -200,7 +200,7 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 		return err
 	}
 	if r.names.rate != "" {
-		// A counter that was never increased has no series yet, or one sample: its rate is unknown.
+		// A counter that was never increased has no series or only one sample: its rate is unknown.
 		if out.Sample.Rate, err = r.number(ctx, now, fmt.Sprintf(r.names.rate, braces)); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (r *Reader) read(ctx context.Context, now time.Time, out *Reading) error {
 	return err
 }
 
-// idle returns of each host whether its replicas report no request in flight.
+// idle returns for each host whether all of its replicas report no request in flight.
 func (r *Reader) idle(ctx context.Context, now time.Time, braces string) (map[string]bool, error) {
 	var sums []string
 	for _, expression := range r.names.inFlight {
@@ -240,7 +240,7 @@ func (r *Reader) idle(ctx context.Context, now time.Time, braces string) (map[st
 	return idle, nil
 }
 
-// HostOf returns the host of an address of a target, which may have a port.
+// HostOf returns the host of a target address, which may have a port.
 func HostOf(instance string) string {
 	if host, _, err := net.SplitHostPort(instance); err == nil {
 		return host
@@ -248,7 +248,7 @@ func HostOf(instance string) string {
 	return instance
 }
 
-// required reads a number that has to be there.
+// required reads a number and fails if there is none.
 func (r *Reader) required(ctx context.Context, now time.Time, expression string) (float64, error) {
 	v, err := r.number(ctx, now, expression)
 	if err != nil {
@@ -261,8 +261,7 @@ func (r *Reader) required(ctx context.Context, now time.Time, expression string)
 	return n, nil
 }
 
-// number asks for one number; it is unknown where there is no series. An answer that may be partial
-// is an error.
+// number reads one number; unknown if there is no series. A partial response is an error.
 func (r *Reader) number(ctx context.Context, now time.Time, expression string) (inventory.Fact[float64], error) {
 	var out inventory.Fact[float64]
 	result, err := r.api.Instant(ctx, httpapi.Query{Expression: expression, At: now, NonFinite: true},

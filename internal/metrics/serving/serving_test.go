@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// vllm are the answers of three replicas of vLLM, by a part of the query.
+// vllm returns the responses of three replicas of vLLM, by a part of the query.
 func vllm() map[string]string {
 	return map[string]string{
 		"count(up{job=\"embed\"})":                             "3",
@@ -31,7 +31,7 @@ func vllm() map[string]string {
 	}
 }
 
-// serve answers queries by the longest part of them that has an answer; others have no series.
+// serve responds to a query by the longest matching part; other queries return no series.
 func serve(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func TestReadsFleet(t *testing.T) {
 	}
 }
 
-// TestIncompleteMetricsAreUnknown holds that nothing that is missing reads as no demand.
+// TestIncompleteMetricsAreUnknown checks that missing metrics are not read as zero demand.
 func TestIncompleteMetricsAreUnknown(t *testing.T) {
 	for name, change := range map[string]func(map[string]string){
 		"no target": func(a map[string]string) { clear(a) },
@@ -157,7 +157,7 @@ func TestRefusesOptions(t *testing.T) {
 	}
 }
 
-// TestIdleReplicas reads which hosts have no request; one of two replicas at work keeps its host busy.
+// TestIdleReplicas checks which hosts have no request; one busy replica of two keeps its host busy.
 func TestIdleReplicas(t *testing.T) {
 	var asked string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

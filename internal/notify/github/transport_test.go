@@ -192,8 +192,8 @@ func TestTokenNeverShows(t *testing.T) {
 	}
 }
 
-// TestTokenStays: a redirect takes the token nowhere.
-func TestTokenStays(t *testing.T) {
+// TestTokenIsNotLeaked: a redirect takes the token nowhere.
+func TestTokenIsNotLeaked(t *testing.T) {
 	asked := make(chan string, 10)
 	away := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- r.Header.Get("Authorization")

@@ -67,11 +67,14 @@ type Measured struct {
 	// Rest is the duty of a machine that is not busy, such as "idle", "held" or "unknown", and RestWhy
 	// its evidence. Such a machine has no right size: it is to be ended or measured, not moved.
 	Rest, RestWhy string
+	// Host asks for the CPUs and the memory of a machine without accelerators, Spot reports that it runs at
+	// the spot price, which is not compared.
+	Host, Spot bool
 }
 
 // FromWindows judges machines of an account, each in its own region and for its own
-// purpose. Those whose type the book does not know, or that have no accelerators, are left
-// out and named. It returns an error where nothing is left.
+// purpose. Those whose accelerators the book does not know are left out and named. It returns an error
+// where nothing is left.
 func FromWindows(name string, machines []Measured, book *price.Book, p Params) (Report, error) {
 	if p.Most <= 0 {
 		p.Most = 5
@@ -80,6 +83,12 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 	sum := total{p: p, offers: NewOffers(book)}
 	var without []string
 	for _, m := range machines {
+		if m.Host {
+			if err := sum.host(m); err != nil {
+				return Report{}, err
+			}
+			continue
+		}
 		if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {
 			without = append(without, m.Name)
 			continue
@@ -91,7 +100,7 @@ func FromWindows(name string, machines []Measured, book *price.Book, p Params) (
 			return Report{}, err
 		}
 	}
-	if len(sum.resources) == 0 {
+	if len(sum.resources)+len(sum.hosts) == 0 {
 		return Report{}, fmt.Errorf("right-size %s: no machine with accelerators that are in the price book", name)
 	}
 	sum.p.Region, sum.p.Purpose = "the region of each machine", p.Purpose
@@ -152,6 +161,7 @@ type total struct {
 	p         Params
 	offers    *Offers
 	resources []Resource
+	hosts     []Host
 	judged    []sized
 	unmetered []sized // without a verdict
 	resting   int     // resources that do not work
@@ -320,7 +330,7 @@ func (c Candidate) fit(memoryKnown bool) Fit {
 func (t *total) report(name string) (Report, error) {
 	r := Report{
 		Schema: Schema, Region: t.p.Region, Judged: len(t.judged), Unknown: len(t.unmetered), Resting: t.resting,
-		Resources: t.resources,
+		Resources: append([]Resource{}, t.resources...), Hosts: append([]Host{}, t.hosts...),
 	}
 	of := t.judged
 	if len(of) == 0 {
@@ -333,9 +343,11 @@ func (t *total) report(name string) (Report, error) {
 			return Report{}, fmt.Errorf("right-size %s: %w", name, err)
 		}
 	}
-	var err error
 	r.Figures = a.figures(t.p.Most)
-	saving, known := money.Amount(0), false
+	saving, known, err := hostSavings(t.hosts)
+	if err != nil {
+		return Report{}, fmt.Errorf("right-size %s: %w", name, err)
+	}
 	for _, s := range t.judged {
 		if len(s.advice.Candidates) > 0 && len(s.advice.Candidates[0].Lacks) == 0 {
 			if v, ok := s.advice.Candidates[0].Saving.Get(); ok {
@@ -350,6 +362,7 @@ func (t *total) report(name string) (Report, error) {
 		r.SavingUSD = money.Known(saving)
 	}
 	t.notes(&r)
+	t.hostNotes(&r)
 	return r, nil
 }
 

@@ -19,6 +19,8 @@ type Params struct {
 	Most int
 	// Only leaves out resources of a file for which it answers false; nil takes all.
 	Only func(resource string) bool
+	// LeastSaving is the least share of its price that a move of a machine without accelerators saves.
+	LeastSaving float64
 }
 
 // Report is the right-sizing result for recorded usage of all resources, in the shape of its JSON.
@@ -38,6 +40,9 @@ type Report struct {
 	// fits it; null where none has a saving that is known.
 	SavingUSD money.Dollars `json:"saving_usd_per_month"`
 	Resources []Resource    `json:"resources"`
+	// Hosts are the machines without accelerators, whose savings are in SavingUSD and of which the other
+	// figures and counts do not speak.
+	Hosts []Host `json:"cpu_machines"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
 	// CoverageNotes are the gaps of the data.

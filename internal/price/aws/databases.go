@@ -15,8 +15,8 @@ const (
 	licenseMarketplace = "marketplace-license"
 )
 
-// DatabaseService is the service of the price book that has the hours of a database of RDS:
-// its engine, and whether its license is brought along.
+// DatabaseService returns the price book's service for the hours of an RDS database, by engine and
+// by whether the license is included.
 func DatabaseService(engine, license string) string {
 	service := "rds:" + strings.TrimSuffix(engine, "-cdb") // multitenant Oracle costs the same
 	switch engine {
@@ -44,7 +44,7 @@ const (
 	stripedGiBOfOracle = 200
 )
 
-// DatabaseGP3Free returns the IOPS and the MiB/s of a database's gp3 storage that cost nothing.
+// DatabaseGP3Free returns the IOPS and MiB/s that are included in a database's gp3 storage.
 func DatabaseGP3Free(engine string, gib int64) (iops, mibps int64) {
 	from := int64(stripedGiB)
 	switch {
@@ -59,7 +59,7 @@ func DatabaseGP3Free(engine string, gib int64) (iops, mibps int64) {
 	return stripes * GP3FreeIOPS, stripes * GP3FreeMiBps
 }
 
-// clusterVolume reports whether databases of an engine store their data in their cluster's volume.
+// clusterVolume reports whether an engine stores its data in the volume of its cluster.
 func clusterVolume(engine string) bool {
 	return strings.HasPrefix(engine, "aurora") || engine == "docdb" || engine == "neptune"
 }
@@ -78,7 +78,7 @@ func (m *meter) database(d *inventory.Database) {
 	}
 }
 
-// nodes meters the machines of a service that has no other meters.
+// nodes meters the machines of a service without other meters.
 func (m *meter) nodes(service string, d *inventory.Database) {
 	if m.serves() {
 		m.managed("compute", inventory.CategoryStorage, service, m.resource.Type, max(d.Count, 1))
@@ -90,8 +90,8 @@ func (m *meter) serves() bool {
 	return m.resource.State == inventory.StateRunning || m.resource.State == inventory.StateAvailable
 }
 
-// searchCluster meters the machines of OpenSearch and the storage of each. IOPS and throughput
-// of gp3 storage are free up to what depends on its size (Amazon OpenSearch Service pricing).
+// searchCluster meters the machines of OpenSearch and their storage. IOPS and throughput of gp3
+// storage are free up to a limit by size (Amazon OpenSearch Service pricing).
 func (m *meter) searchCluster(d *inventory.Database) {
 	m.nodes("opensearch", d)
 	for _, g := range d.Nodes {
@@ -115,7 +115,7 @@ func (m *meter) searchCluster(d *inventory.Database) {
 	}
 }
 
-// relational meters a database of RDS. A standby costs what its primary does.
+// relational meters an RDS database. A standby costs the same as its primary.
 func (m *meter) relational(d *inventory.Database) {
 	copies := max(d.Count, 1)
 	if d.MultiAZ {
@@ -169,7 +169,7 @@ func (m *meter) databaseStorage(d *inventory.Database, copies int64) {
 	}
 }
 
-// provisioned meters IOPS of a storage type that always has some: none is an unknown number.
+// provisioned meters IOPS of a storage type that always has some, so that zero means unknown.
 func (m *meter) provisioned(iops int64, item price.Item) {
 	if iops > 0 {
 		m.rate("iops", inventory.CategoryStorage, iops, item)
@@ -178,7 +178,7 @@ func (m *meter) provisioned(iops int64, item price.Item) {
 	m.unpriced("iops", "its provisioned IOPS are not known")
 }
 
-// unpriced adds a meter of storage that can have no price.
+// unpriced adds a meter of storage without a price.
 func (m *meter) unpriced(name, why string) {
 	m.add(inventory.Meter{Name: name, Category: inventory.CategoryStorage, UnpricedReason: why})
 }

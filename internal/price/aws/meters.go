@@ -1,5 +1,5 @@
-// Package aws says what a resource of AWS is charged for: which meters run on it in its
-// state, by which item of the price book, and what of it is free.
+// Package aws derives the billing meters of AWS resources: for the resource's present state, the
+// charged quantities, their items of the price book, and the free allowances.
 package aws
 
 import (
@@ -15,8 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// gib is the unit in which the provider meters storage, whatever its price pages
-// call it: 2^30 bytes.
+// gib is the unit in which AWS meters storage, whatever its price pages call it: 2^30 bytes.
 const gib = 1 << 30
 
 // minimumSeconds is EC2's minimum charge for each run of a machine.
@@ -24,16 +23,15 @@ const gib = 1 << 30
 // Source: AWS, "Amazon EC2 On-Demand Pricing": per second, with a minimum of 60 s.
 const minimumSeconds = 60
 
-// What of a gp3 volume costs nothing: IOPS and MiB/s (Amazon EBS pricing).
+// IOPS and MiB/s that are included in a gp3 volume (Amazon EBS pricing).
 const (
 	GP3FreeIOPS  = 3000
 	GP3FreeMiBps = 125
 )
 
-// Attach gives each resource the meters that run on it as it is now. Resources without a
-// meter of their own (an image is stored in its snapshots, a group is its machines) get
-// none. All snapshots of a volume have to be among the resources: the first of a chain
-// holds the volume.
+// Attach sets the meters of each resource in its present state. Resources that are charged through
+// others (an image through its snapshots, a group through its machines) get none. The resources
+// must include all snapshots of a volume, because the first of a chain holds the volume's blocks.
 func Attach(resources []*inventory.Resource) {
 	bases := chainBases(resources)
 	for _, r := range resources {
@@ -47,8 +45,8 @@ func Attach(resources []*inventory.Resource) {
 	}
 }
 
-// chainBases finds the snapshot of each volume's chain that holds all its blocks:
-// the oldest. Copies, whose volume is a placeholder, are chains of their own.
+// chainBases finds the oldest snapshot of each volume's chain, which holds all of its blocks.
+// Copies, whose volume is a placeholder, are separate chains.
 func chainBases(resources []*inventory.Resource) map[*inventory.Resource]bool {
 	type chain struct{ account, region, volume string }
 	oldest := map[chain]*inventory.Resource{}
@@ -146,7 +144,7 @@ func (m *meter) read() {
 	}
 }
 
-// hours is a meter of so many machines that run all month.
+// hours returns a meter of a number of machines that run all month.
 func (m *meter) hours(name string, category inventory.Category, service, sku string, count int64) inventory.Meter {
 	return inventory.Meter{
 		Name: name, Category: category, Cloud: price.AWS, Service: service, SKU: sku, Region: m.resource.Region,
@@ -186,9 +184,9 @@ func (m *meter) instance(d *inventory.Instance) {
 	}
 }
 
-// address meters a public IPv4 address that the account holds, in use or not. Addresses that
-// Amazon provides in contiguous blocks have a price of their own, and those that were brought
-// along cost nothing (Amazon VPC pricing, "Public IPv4 Address" and "IPAM").
+// address meters a public IPv4 address that the account holds, in use or not. Addresses from
+// contiguous blocks of Amazon have their own price, and BYOIP addresses are free (Amazon VPC
+// pricing, "Public IPv4 Address" and "IPAM").
 func (m *meter) address(d *inventory.Address) {
 	c := m.item("hours", inventory.CategoryNetwork, price.ItemAddress)
 	c.Quantity, c.Per = money.HoursPerMonth, 1
@@ -215,8 +213,8 @@ func (m *meter) volume(d *inventory.Volume) {
 	}
 }
 
-// snapshot meters the first of a chain with all its blocks; what the later ones
-// add is not published.
+// snapshot meters the first snapshot of a chain with all of its blocks; the size of later ones is
+// not published.
 func (m *meter) snapshot(s *inventory.Snapshot, base bool) {
 	item := price.ItemSnapshot
 	if s.Archived {
@@ -252,9 +250,9 @@ func (m *meter) trainingJob(d *inventory.TrainingJob) {
 	m.sizedGiB(d.VolumeGiB*max(d.Count, 1), price.ItemSageMakerStorage)
 }
 
-// hyperPod meters the machines of a HyperPod cluster as machines of SageMaker, while they are
-// there, and their additional volumes. The root volume of each is part of its machine (Amazon
-// SageMaker AI pricing, "SageMaker HyperPod").
+// hyperPod meters the machines of a HyperPod cluster, while they exist, at SageMaker prices, and
+// their additional volumes. Each root volume is included in its machine (Amazon SageMaker AI
+// pricing, "SageMaker HyperPod").
 func (m *meter) hyperPod(d *inventory.HyperPod) {
 	groups, known := d.Groups.Get()
 	if !known {
@@ -282,7 +280,7 @@ func (m *meter) hyperPod(d *inventory.HyperPod) {
 	}
 }
 
-// reservation meters the unused part; the used part is the machines' own cost.
+// reservation meters the unused part; the used part is paid as the machines' cost.
 func (m *meter) reservation(d *inventory.CapacityReservation) {
 	if d.Available == 0 {
 		return
@@ -329,7 +327,7 @@ func (m *meter) fileSystem(d *inventory.FileSystem) {
 	m.sizedGiB(d.CapacityGiB, price.Item(item+":"+strings.ToLower(cmp.Or(d.StorageType, "ssd"))))
 }
 
-// cluster meters a control plane, at the price of extended support from its beginning on.
+// cluster meters a control plane, at the price of extended support once that begins.
 func (m *meter) cluster(d *inventory.Cluster) {
 	if m.resource.State != inventory.StateRunning {
 		return
@@ -341,7 +339,7 @@ func (m *meter) cluster(d *inventory.Cluster) {
 	m.rate("hours", inventory.CategoryOverhead, money.HoursPerMonth, item)
 }
 
-// managed meters count machines of a managed service.
+// managed meters a number of machines of a managed service.
 func (m *meter) managed(name string, category inventory.Category, service, machine string, count int64) {
 	m.add(m.hours(name, category, service, machine, count))
 }
@@ -396,7 +394,7 @@ func (m *meter) quantity(name string, category inventory.Category, n, d int64, i
 	m.add(c)
 }
 
-// item is a meter of an item whose quantity is not known.
+// item returns a meter of an item of unknown quantity.
 func (m *meter) item(name string, category inventory.Category, item price.Item) inventory.Meter {
 	return inventory.Meter{
 		Name: name, Category: category, Cloud: price.AWS, Service: price.Rates, SKU: string(item),

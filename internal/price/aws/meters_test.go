@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// priced attaches the meters of a resource and describes each: its name, and what it costs a month
-// or why that is not known.
+// priced attaches the meters of a resource and describes each by its name, with its monthly cost or
+// why it is unknown.
 func priced(t *testing.T, r *inventory.Resource) string {
 	t.Helper()
 	book, err := price.Embedded()
@@ -40,7 +40,7 @@ func priced(t *testing.T, r *inventory.Resource) string {
 	return strings.Join(parts, "; ")
 }
 
-// TestDatabaseMeters: the sums are those of AWS's pricing pages of us-east-1, worked out by hand.
+// TestDatabaseMeters compares with sums worked out by hand from AWS's price pages of us-east-1.
 func TestDatabaseMeters(t *testing.T) {
 	database := func(d inventory.Database) *inventory.Resource {
 		return &inventory.Resource{
@@ -189,7 +189,7 @@ func TestAddressMeters(t *testing.T) {
 	}
 }
 
-// TestVolumeMeters: IOPS of io2 have tiers for each volume.
+// TestVolumeMeters covers the tiers of io2 IOPS, which apply to each volume.
 func TestVolumeMeters(t *testing.T) {
 	for _, tc := range []struct {
 		kind        string

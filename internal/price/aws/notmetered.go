@@ -2,10 +2,10 @@ package aws
 
 import "github.com/curfew-dev/curfew/internal/inventory"
 
-// notMetered are AWS's charges for a kind of resource that have no meter. Traffic is not metered
-// for any kind. Traffic is not metered of any kind.
+// notMetered lists AWS charges for each kind of resource that have no meter. Traffic is not metered
+// for any kind.
 //
-// Source: AWS's pricing pages of the services.
+// Source: AWS's price pages of the services.
 var notMetered = map[inventory.Kind][]string{
 	inventory.KindBucket: {
 		"requests, retrievals and replication",
@@ -37,5 +37,5 @@ var notMetered = map[inventory.Kind][]string{
 	inventory.KindWarehouse:    {"managed storage of RA3 nodes, serverless workgroups, concurrency scaling"},
 }
 
-// NotMetered names what AWS charges of a resource of a kind in addition to its meters.
+// NotMetered returns the AWS charges for a kind of resource that its meters do not cover.
 func NotMetered(kind inventory.Kind) []string { return notMetered[kind] }

@@ -167,20 +167,29 @@ func verdictIntervals(t *testing.T, b *Backend) {
 	look(0, "busy", -1)
 	look(10, "idle", 4)
 	look(20, "idle", 4)
-	look(25, "", -1) // it was not judged
-	look(30, "idle", 2)
+	look(25, "", -1)    // it was not judged
+	look(30, "idle", 2) // an audit reads more of the past
+	look(32, "idle", 0) // it was seen at work then
+	look(34, "idle", 3)
 	look(40, "idle", 35) // it worked in between
 	look(50, "unknown", -1)
 	changes := must(b.Snapshots.Changes(t.Context(), sighted(instances, "i-1", "").Ref))(t)
 	want := []snapshot.Change{
 		{At: minute(0), Aspect: snapshot.Duty, Value: "busy"},
 		{At: minute(0), Aspect: snapshot.State, Value: "running"},
-		{At: minute(10), Since: minute(4), Aspect: snapshot.Duty, Value: "idle"},
+		{At: minute(10), Since: minute(2), Aspect: snapshot.Duty, Value: "idle"},
 		{At: minute(40), Since: minute(35), Aspect: snapshot.Duty, Value: "idle"},
 		{At: minute(50), Aspect: snapshot.Duty, Value: "unknown"},
 	}
 	if diff := cmp.Diff(want, changes); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	for i, since := range []int{70, 60, 65} { // the beginning that is known is the earliest
+		look(80+i, "idle", since)
+		got := must(b.Snapshots.Resources(t.Context(), snapshot.Query{ID: "i-1"}))(t)
+		if want := minute(min(since, []int{70, 60, 60}[i])); len(got) != 1 || !got[0].DutySince.Equal(want) {
+			t.Errorf("after a look that dates it to minute %d it is %+v, want since %s", since, got, want)
+		}
 	}
 }
 
