@@ -12,6 +12,8 @@ import (
 // Fleet is a serving fleet at its provider.
 type Fleet struct {
 	Resource *inventory.Resource
+	// Types are the machine types among which the manager chooses; empty for the one of the resource.
+	Types []string
 	// Desired is the size that the provider is asked for; Min and Max are the provider's own bounds.
 	Desired, Min, Max int
 	// Replicas is empty where the manager alone chooses which machines end.

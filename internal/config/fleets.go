@@ -102,15 +102,17 @@ func (s FleetScale) check(id string) error {
 	return err
 }
 
-// FleetDemand is a server that speaks Prometheus's HTTP API and has the metrics of model servers.
+// FleetDemand is a server that speaks Prometheus's HTTP API and has the metrics of model servers, a gateway,
+// or CloudWatch.
 type FleetDemand struct {
 	// URL is its address without /api/v1. Credentials are those of the same url in metrics.sources.
-	URL string `yaml:"url" form:"required"`
-	// Server is the kind of model server: kserve, llama.cpp, sglang, tgi, triton, vllm; or gateway, for a
-	// gateway of curfew, whose key is that of the same url in serve.gateways.
+	URL string `yaml:"url"`
+	// Server is the kind of model server: kserve, llama.cpp, sglang, tgi, triton, vllm; gateway, for a gateway of
+	// curfew, whose key is that of the same url in serve.gateways; or cloudwatch, without url and select, for
+	// the metrics of the SageMaker endpoint that the fleet is.
 	Server string `yaml:"server" form:"required"`
 	// Select are matchers of the labels of the replicas: job="embed"; of a gateway the name of its pool.
-	Select string `yaml:"select" form:"required"`
+	Select string `yaml:"select"`
 	// Step is the time between two scrapes; 0 is 15s.
 	Step time.Duration `yaml:"step"`
 }
@@ -144,6 +146,14 @@ func (f Fleet) check() error {
 		return errors.New("a fleet needs a source of demand")
 	}
 	for _, d := range f.Demand {
+		if d.Server == "cloudwatch" {
+			alone := d.URL == "" && d.Select == "" && d.Step == 0 && len(f.Demand) == 1
+			if !strings.HasPrefix(f.ID, "endpoint/") || !alone {
+				return errors.New("a source of demand cloudwatch is of a fleet endpoint/NAME, and its only one: it has " +
+					"neither url, select nor step")
+			}
+			continue
+		}
 		if d.URL == "" || d.Server == "" || strings.TrimSpace(d.Select) == "" || d.Step < 0 {
 			return errors.New("a source of demand needs url, server and select, and a step that is not negative")
 		}

@@ -28,6 +28,9 @@ func TestReadsFleets(t *testing.T) {
 	}
 }
 
+// demandOfOne is the demand of oneFleet.
+const demandOfOne = `demand: [{url: "http://127.0.0.1:9090", server: vllm, select: 'job="embed"'}]`
+
 func TestRejectsFleets(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"another kind of id": {"asg/embed", "embed"},
@@ -36,7 +39,8 @@ func TestRejectsFleets(t *testing.T) {
 		"a slow replica":     {"late_after: 4s", "late_after: 1s"},
 		"no profile":         {"a=48ms,b=1.74s", "fast"},
 		"no selection":       {`'job="embed"'`, "''"},
-		"no demand":          {`demand: [{url: "http://127.0.0.1:9090", server: vllm, select: 'job="embed"'}]`, "demand: []"},
+		"no endpoint":        {demandOfOne, "demand: [{server: cloudwatch}]"},
+		"no demand":          {demandOfOne, "demand: []"},
 		"an unknown key":     {"late_after", "latency"},
 		"another's size":     {"    late_after", "    scale: {command: [a], price: 1}\n    late_after"},
 		"no size":            {"asg/embed", "custom/embed"},

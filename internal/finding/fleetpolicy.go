@@ -20,7 +20,7 @@ import (
 type FleetPolicy struct {
 	// Text is an item of the policies of a file.
 	Text string
-	// Why is why the load is unknown; the fields below mean nothing then.
+	// Why is the reason for an unknown load; the fields below mean nothing then.
 	Why    string
 	Window time.Duration
 	// MeanReplicas ran on average. ShortShare is the share of the time in which the load exceeded them.
@@ -44,7 +44,7 @@ type followedFleet struct {
 	loads  []memberLoad
 	month  money.Amount
 	priced bool
-	// unmeasured is why the load is not known in whole; empty where it is.
+	// unmeasured is the reason for an unknown load; empty without one.
 	unmeasured string
 }
 
@@ -63,9 +63,9 @@ func (x *Index) follow(f followedFleet) *FleetPolicy {
 		return nil
 	}
 	target := x.Thresholds.InferenceTarget / 100
-	p := &FleetPolicy{Text: fmt.Sprintf("{name: follow-%s, then: [{do: scale, fleet: %s, min: %d, max: %d, target: %s}]}",
-		strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(f.id),
-		f.id, f.least, f.most, plain.Decimal(target, 2))}
+	const item = "{name: follow-%s, then: [{do: scale, fleet: %s, min: %d, max: %d, target: %s}]}"
+	name := strings.NewReplacer("/", "-", ".", "-", "_", "-").Replace(f.id)
+	p := &FleetPolicy{Text: fmt.Sprintf(item, name, f.id, f.least, f.most, plain.Decimal(target, 2))}
 	if p.Why = f.unmeasured; p.Why != "" {
 		return p
 	}

@@ -30,9 +30,55 @@ func (x *Index) JudgedIdle(s *Subject) bool {
 	return s.Window == nil || Spans(s.Window, x.Thresholds.MinAge)
 }
 
+// serverIdle finds machines with a model server without callers. Where no counter of requests covers the
+// window, and where a GPU computed without requests, nothing is known of it.
+func serverIdle(x *Index, s *Subject) *Draft {
+	requests := x.unasked(s)
+	if requests == nil {
+		return nil
+	}
+	d := &Draft{Finding: Finding{
+		Confidence: High,
+		Because:    "its model server had no request for " + plain.Duration(s.Window.To.Sub(s.Window.From)),
+		Evidence:   []usage.Evidence{Sampled("requests", "0", s.Window, requests)},
+		Fix:        x.ending(s),
+	}, first: "ask its owner first: the model has to be loaded again"}
+	if x.JudgedIdle(s) && (s.Duty.State == duty.Idle || s.Duty.State == duty.Held) {
+		d.Evidence = append(d.Evidence, s.Duty.Evidence...)
+	} else {
+		d.Confidence = Medium
+	}
+	if d.Fix.Risk == Low {
+		d.Fix.Risk = Medium
+	}
+	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
+	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings)
+	return d
+}
+
+// unasked returns the requests of a running machine that has a model server and was not asked throughout
+// the window; nil for others, and where that is unknown.
+func (x *Index) unasked(s *Subject) *usage.Stats {
+	w := s.Window
+	if s.State != inventory.StateRunning || !Spans(w, x.Thresholds.EndpointIdle) {
+		return nil
+	}
+	requests := w.Machine.Stats(usage.Requests)
+	if !x.Covered(w, requests) || !w.Fresh(requests, x.Now) || requests.Max > 0 || requests.Sum > 0 {
+		return nil
+	}
+	if age, known := x.Age(s); known && age < x.Thresholds.EndpointIdle {
+		return nil
+	}
+	if Computed(w) || s.Size.GPUs.Or(0) == 0 && s.Purpose != inventory.Inference {
+		return nil // something else uses the machine
+	}
+	return requests
+}
+
 // gpuInstanceIdle finds accelerated machines whose every GPU is idle.
 func gpuInstanceIdle(x *Index, s *Subject) *Draft {
-	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Idle {
+	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Idle || x.unasked(s) != nil {
 		return nil
 	}
 	return x.endInstance(s)
@@ -41,7 +87,7 @@ func gpuInstanceIdle(x *Index, s *Subject) *Draft {
 // gpuHeld finds accelerated machines whose memory or sessions are held while
 // nothing computes.
 func gpuHeld(x *Index, s *Subject) *Draft {
-	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Held {
+	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Held || x.unasked(s) != nil {
 		return nil
 	}
 	return x.endHeld(s)
@@ -61,7 +107,7 @@ func (x *Index) endHeld(s *Subject) *Draft {
 // machine whose accelerators are not known is not judged by its CPU.
 func instanceIdle(x *Index, s *Subject) *Draft {
 	switch {
-	case s.Size.Accelerated() || !x.JudgedIdle(s):
+	case s.Size.Accelerated() || !x.JudgedIdle(s) || x.unasked(s) != nil:
 	case s.Duty.State == duty.Idle:
 		return x.endInstance(s)
 	case s.Duty.State == duty.Held:

@@ -71,6 +71,14 @@ var rules = []Rule{
 		Fix: "stop, terminate or scale its group, where it is held after its owner was asked; undo full, partial " +
 			"or none",
 	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: instanceIdle},
+	{ID: "endpoint-idle", About: About{
+		Finds: "a self-hosted model server that serves nothing",
+		When: "a counter of vLLM, SGLang, TGI, llama.cpp, Triton or KServe that covers 14 days without a request, and " +
+			"no GPU that computed (thresholds.endpoint_idle); without GPUs only with purpose inference",
+		Saves:      "its compute, less commitments that cover it",
+		Confidence: "high; medium where its duty is not idle or held",
+		Fix:        "stop, terminate or scale its group after its owner was asked; undo full, partial or none",
+	}, Step: StepIdle, Kind: inventory.KindInstance, Judge: serverIdle},
 	{ID: "training-stalled", About: About{
 		Finds: "a stalled training run",
 		When: "every GPU at 0% for thresholds.training_stalled after it computed; or no step or checkpoint for " +

@@ -39,7 +39,7 @@ type TunedFleet struct {
 	Target               float64 `json:"target"`
 	StabilizationSeconds float64 `json:"stabilization_seconds"`
 	WindowSeconds        float64 `json:"window_seconds"`
-	// Better is whether it pays fewer replica hours on the second half at no more late answers.
+	// Better is true with fewer replica hours on the second half at no more late answers.
 	Better bool `json:"better"`
 }
 

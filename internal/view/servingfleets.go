@@ -13,7 +13,7 @@ const ServingFleetsSchema = "curfew.fleets/v1"
 type ServingFleets struct {
 	Schema string    `json:"schema"`
 	At     time.Time `json:"at"`
-	// Reason is why nothing decides; empty where a service does.
+	// Reason explains the lack of decisions; empty in a service.
 	Reason string         `json:"reason"`
 	Fleets []ServingFleet `json:"fleets"`
 }
@@ -35,7 +35,7 @@ type ServingFleet struct {
 	DecidedAt *time.Time `json:"decided_at"`
 	Rule      string     `json:"rule"`
 	Why       string     `json:"why"`
-	// Next is the next step, and Blocked why the decision is not carried out; empty where it is.
+	// Next is the next step. Blocked is the reason against carrying the decision out; empty without one.
 	Next    string `json:"next"`
 	Blocked string `json:"blocked"`
 	// AddSeconds is the time to add a replica, the 95th percentile of those measured; null before the first.

@@ -152,7 +152,8 @@ func TestExamples(t *testing.T) {
 	w.Local("session")
 	out := w.Run("session", "plan", "-no-color", "-input=false", "-var-file=../../examples/terraform/session.tfvars",
 		`-var=backbone={backend="local",config={path="../backbone/terraform.tfstate"}}`)
-	if !strings.Contains(out, "Plan: 1 to add, 0 to change, 0 to destroy") {
+	// A machine, and its role with its policy and its profile.
+	if !strings.Contains(out, "Plan: 4 to add, 0 to change, 0 to destroy") {
 		t.Error(out)
 	}
 }

@@ -56,6 +56,7 @@ var enumerations = map[string][]string{
 var free = []string{
 	"name", "description", "bucket", "prefix", "path", "policy", "assume_role_policy", "content", "value", "ami",
 	"user_data", "service_name", "id",
+	"policy_arn",
 	"role", "permissions_boundary", "repository", "kms_key_id", "target_key_id", "availability_zone", "cidr_block",
 	"destination_cidr_block", "cidr_ipv4",
 	"vpc_id", "subnet_id", "route_table_id", "gateway_id", "nat_gateway_id", "allocation_id", "security_group_id",

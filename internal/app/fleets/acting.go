@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/action"
@@ -35,6 +36,26 @@ type Provider struct {
 	Cloud Cloud
 	// Machine returns the cost and the size of a machine of a type.
 	Machine func(machineType, region string) Machine
+}
+
+// machine returns the machine of a fleet; of several types the most expensive, so that budgets and limits hold
+// whichever starts. Its price is unknown where that of one type is.
+func (p *Provider) machine(at action.Fleet) Machine {
+	if len(at.Types) == 0 {
+		return p.Machine(at.Resource.Type, p.Ref.Region)
+	}
+	var out Machine
+	for i, name := range at.Types {
+		m := p.Machine(name, p.Ref.Region)
+		hourly, priced := m.Hourly.Get()
+		if !priced {
+			return Machine{}
+		}
+		if i == 0 || hourly > out.Hourly.Or(0) {
+			out = m
+		}
+	}
+	return out
 }
 
 // Cloud reads fleets and sets their sizes.
@@ -105,7 +126,7 @@ func (w *Watcher) decideAt(one *watched, r fleet.Reading, at action.Fleet, idle 
 	one.seen, one.idle = at, idle
 	one.status.Replicas, one.status.ReplicasKnown = at.Desired, true
 	z := resize{fleet: one, provider: one.provider, at: at}
-	one.status.Hourly, one.status.Unpriced = one.provider.Machine(at.Resource.Type, one.provider.Ref.Region).Hourly, ""
+	one.status.Hourly, one.status.Unpriced = one.provider.machine(at).Hourly, ""
 	if _, priced := one.status.Hourly.Get(); !priced {
 		one.status.Unpriced = z.noPrice()
 	}
@@ -281,7 +302,7 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 	}
 	z.do = z.fleet.policy.Do
 	z.do.To = d.Wanted
-	machine := z.provider.Machine(z.at.Resource.Type, z.provider.Ref.Region)
+	machine := z.provider.machine(z.at)
 	hourly, priced := machine.Hourly.Get()
 	if !priced {
 		return nil, none, z.refuse(ctx, l, d.Wanted, z.noPrice())
@@ -307,6 +328,10 @@ func (z *resize) propose(ctx context.Context, a Acting, l *action.Ladder, idle [
 
 // noPrice explains that machines of the fleet have no price.
 func (z *resize) noPrice() string {
+	if len(z.at.Types) > 0 {
+		return fmt.Sprintf("not each of the machine types %s has a price in %s, so that neither budgets nor limits could "+
+			"hold: run `curfew price update --from aws`", strings.Join(z.at.Types, ", "), z.provider.Ref.Region)
+	}
 	if z.at.Resource.Type == "" {
 		return "the type of its machines is unknown, and so is their price, so that neither budgets nor limits could " +
 			"hold: let it start one type of machine"
@@ -416,7 +441,7 @@ func (z *resize) verify(ctx context.Context, items []action.Item) (map[string]ac
 			continue
 		}
 		p := z.proposal(at, it.Do, now)
-		hourly, priced := z.provider.Machine(at.Resource.Type, z.provider.Ref.Region).Hourly.Get()
+		hourly, priced := z.provider.machine(at).Hourly.Get()
 		sum, err := hourly.Mul(int64(max(0, at.Desired-it.Do.To)), 1)
 		if err != nil || !priced {
 			continue

@@ -488,6 +488,30 @@ func TestUnpricedMachinesAreNotStarted(t *testing.T) {
 	}
 }
 
+// TestMixedFleetHasItsHighestPrice prices a group without a machine that chooses among types.
+func TestMixedFleetHasItsHighestPrice(t *testing.T) {
+	prices := map[string]money.Amount{"g5.xlarge": money.USD, "g6.xlarge": 3 * money.USD}
+	p := &Provider{Machine: func(name, _ string) Machine {
+		hourly, priced := prices[name]
+		if !priced {
+			return Machine{}
+		}
+		return Machine{Hourly: inventory.Known(hourly)}
+	}}
+	at := action.Fleet{Resource: &inventory.Resource{}, Types: []string{"g5.xlarge", "g6.xlarge"}}
+	if got := p.machine(at).Hourly.Or(0); got != 3*money.USD {
+		t.Errorf("got %s, want the highest", got)
+	}
+	at.Types = append(at.Types, "x9.unknown")
+	if hourly, priced := p.machine(at).Hourly.Get(); priced {
+		t.Errorf("got %s with a type without a price", hourly)
+	}
+	z := &resize{provider: p, at: at}
+	if why := z.noPrice(); !strings.Contains(why, "x9.unknown") {
+		t.Errorf("the reason is %q", why)
+	}
+}
+
 // TestFaultsKeepTheBounds plays random demand, silence, faults, kills, changes of the bounds and two
 // processes. Each change of the size is within the bounds in force, and none follows unknown demand.
 func TestFaultsKeepTheBounds(t *testing.T) {

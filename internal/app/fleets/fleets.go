@@ -81,6 +81,8 @@ type Watcher struct {
 	log *slog.Logger
 	// Find, when set, finds where the size of a fleet is set, so that enforcing policies set it.
 	Find func(ctx context.Context, d *policy.Do) (*Provider, error)
+	// Locate, when set, finds the provider that measures the demand for a fleet; it changes nothing there.
+	Locate func(ctx context.Context, d *policy.Do) (*Provider, error)
 	// Decided, when set, is called with each decision and what it was made of.
 	Decided func(id string, c fleet.Config, r fleet.Reading, d fleet.Decision)
 
@@ -144,6 +146,10 @@ func newWatched(req *runtime.Request, cfg config.Config, p *policy.Policy) (*wat
 			w.readers = append(w.readers, newGatewayReader(req, cfg, d))
 			continue
 		}
+		if d.Server == providerKind {
+			w.readers = append(w.readers, &providerReader{do: p.Do})
+			continue
+		}
 		access, err := clouds.MetricsAccess(req, cfg.Metrics.Source(d.URL))
 		if err != nil {
 			return nil, err
@@ -169,6 +175,11 @@ func (w *Watcher) Set(c Configured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, one := range c {
+		for _, r := range one.readers {
+			if p, ok := r.(*providerReader); ok {
+				p.locate = w.Locate
+			}
+		}
 		switch old := w.fleets[id]; {
 		case old != nil:
 			one.state, one.carriedOut = old.state, old.carriedOut

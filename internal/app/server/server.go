@@ -131,8 +131,10 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	v := &server{req: serving.Request(), o: o, store: s, log: log}
 	v.pace = &pace{log: log, per: map[string]asks{}}
 	v.fleets = fleets.NewWatcher(log)
+	finder := &fleetFinder{v: v, missed: map[string]missedFleet{}}
+	v.fleets.Locate = finder.find
 	if o.Enforce {
-		v.fleets.Find = (&fleetFinder{v: v, missed: map[string]missedFleet{}}).find
+		v.fleets.Find = finder.find
 	}
 	if err := v.pace.remember(ctx, s); err != nil {
 		return err

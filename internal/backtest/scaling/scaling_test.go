@@ -110,9 +110,9 @@ func TestFittedSettingOnUnseenRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("%s: %.2f h, %d late", theirs.Name, theirs.ReplicaHours, theirs.Late)
-		// KEDA pays 2% less here, and target tracking answers six more in time.
-		hours, late := theirs.Name != "keda", theirs.Name != "target-tracking"
-		if hours && got.ReplicaHours >= theirs.ReplicaHours || late && got.Late >= theirs.Late {
+		// Target tracking has a tenth more hours here, and answers a few more in time.
+		late := theirs.Name != "target-tracking"
+		if got.ReplicaHours >= theirs.ReplicaHours || late && got.Late > theirs.Late {
 			t.Errorf("%s has %.2f hours and %d late answers, the fitted setting %.2f and %d", theirs.Name,
 				theirs.ReplicaHours, theirs.Late, got.ReplicaHours, got.Late)
 		}

@@ -56,7 +56,8 @@ func (s *site) groupFleet(ctx context.Context, ref inventory.Ref) (action.Fleet,
 	}
 	r.Detail = d
 	out := action.Fleet{
-		Resource: r, Desired: int(d.Desired), Min: int(d.Min), Max: int(d.Max), Drains: balanced(g),
+		Resource: r, Types: mixedTypes(g), Desired: int(d.Desired), Min: int(d.Min), Max: int(d.Max),
+		Drains: balanced(g),
 	}
 	for _, i := range g.Instances {
 		d.Instances = append(d.Instances, awssdk.ToString(i.InstanceId))

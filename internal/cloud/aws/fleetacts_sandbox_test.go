@@ -104,8 +104,12 @@ func TestTypeOfAnEmptyFleet(t *testing.T) {
 		_, err := api.CreateAutoScalingGroup(t.Context(), in)
 		m.must(err)
 		ref := m.ref(inventory.KindAutoScalingGroup, &group)
-		if f := mustFleet(t, a, ref); f.Resource.Type != want || f.Desired != 0 {
+		f := mustFleet(t, a, ref)
+		if f.Resource.Type != want || f.Desired != 0 {
 			t.Errorf("got %d of %q, want %q", f.Desired, f.Resource.Type, want)
+		}
+		if several := slices.Equal(f.Types, []string{"g6.xlarge", "g5.xlarge"}); several != (want == "") {
+			t.Errorf("%q chooses among %q", want, f.Types)
 		}
 	}
 }

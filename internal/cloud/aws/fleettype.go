@@ -3,12 +3,36 @@ package aws
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
+
+// mixedTypes returns the machine types among which a group chooses; nil where it starts one type, or chooses by
+// what machines have.
+func mixedTypes(g types.AutoScalingGroup) []string {
+	m := g.MixedInstancesPolicy
+	if m == nil || m.LaunchTemplate == nil {
+		return nil
+	}
+	var out []string
+	for _, o := range m.LaunchTemplate.Overrides {
+		name := awssdk.ToString(o.InstanceType)
+		if o.InstanceRequirements != nil || name == "" {
+			return nil
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
 
 // launchType returns the machine type that a group starts, by its launch template or configuration; empty
 // where it chooses among several, or by what machines have.

@@ -301,6 +301,53 @@ func TestLongIntervals(t *testing.T) {
 	}
 }
 
+// TestRequestsOfModelServers reads the requests of the model server of each machine: one that rose once,
+// one that never rose, one of which only a gauge of running requests is there.
+func TestRequestsOfModelServers(t *testing.T) {
+	const days = 3
+	from, minutes := at.Add(-days*24*time.Hour), days*24*60
+	asked := func(i int) float64 { // 60 requests in hour 50
+		return float64(min(max(i-50*60, 0), 60))
+	}
+	labels := func(machine int, more string) string {
+		return fmt.Sprintf(`instance="10.0.0.%d:8000",job="embed",model_name="m"%s`, machine, more)
+	}
+	still := func(v float64) func(int) float64 { return func(int) float64 { return v } }
+	h := []prometheus.Series{
+		history("vllm:request_success_total", labels(0, `,finished_reason="stop"`), from, minutes, asked),
+		history("vllm:request_success_total", labels(0, `,finished_reason="length"`), from, minutes, still(0)),
+		history("vllm:num_requests_running", labels(0, ""), from, minutes, still(0)),
+		history("tgi_request_count", labels(1, ""), from, minutes, still(7)),
+		history("vllm:num_requests_running", labels(2, ""), from, minutes, still(0)),
+	}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Access: Access{URL: start(t, h)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := measure(t, s, fleetOf(3), usage.Interval{From: from, To: at, Step: time.Hour})
+			most, hours := map[string]float64{}, map[string]int{}
+			for _, p := range got {
+				if p.Signal == "requests" {
+					most[p.Machine] = max(most[p.Machine], p.Max)
+					hours[p.Machine]++
+				}
+			}
+			first, second, third := fleetOf(3)[0].ID, fleetOf(3)[1].ID, fleetOf(3)[2].ID
+			if most[first] < 1 || hours[first] < days*24-2 {
+				t.Errorf("the server that was asked: at most %v in %d hours", most[first], hours[first])
+			}
+			if most[second] != 0 || hours[second] < days*24-2 {
+				t.Errorf("the server that no one asked: at most %v in %d hours", most[second], hours[second])
+			}
+			if hours[third] != 0 {
+				t.Errorf("a gauge of 0 counts as %d hours without requests", hours[third])
+			}
+		})
+	}
+}
+
 // TestDownSampledLowersCoverage checks that samples every five minutes where there was one a minute lower the
 // coverage and are reported.
 func TestDownSampledLowersCoverage(t *testing.T) {

@@ -106,4 +106,17 @@ var hostExpressions = []hostExpression{
 		`100 * (1 - last_over_time(node_memory_MemAvailable_bytes{job!=""SELECT}[RANGE]) / last_over_time(node_memory_MemTotal_bytes{job!=""SELECT}[RANGE]))`,
 		false,
 	},
+	{usage.Requests, servedRequests, true},
 }
+
+// servedRequests are requests a second of the model servers of a machine. Only a counter shows that there
+// were none: gauges of running requests miss those between two scrapes, and count where they are over 0. Of
+// several servers of a machine the one with the most requests counts.
+const servedRequests = `rate(vllm:request_success_total{job!=""SELECT}[RANGE])` +
+	` or max_over_time(vllm:num_requests_running{job!=""SELECT}[RANGE]) > 0` +
+	` or rate(sglang:num_requests_total{job!=""SELECT}[RANGE])` +
+	` or max_over_time(sglang:num_running_reqs{job!=""SELECT}[RANGE]) > 0` +
+	` or rate(tgi_request_count{job!=""SELECT}[RANGE])` +
+	` or rate(llamacpp:tokens_predicted_total{job!=""SELECT}[RANGE])` +
+	` or rate(nv_inference_request_success{job!=""SELECT}[RANGE])` +
+	` or rate(request_predict_seconds_count{job!=""SELECT}[RANGE])`

@@ -111,3 +111,10 @@ func (s Sample) problem(now time.Time) string {
 	}
 	return ""
 }
+
+// Served is the demand for a fleet and its replicas, as the provider of the fleet measures them.
+type Served struct {
+	Sample Sample
+	// Ready replicas serve; Starting ones do not yet.
+	Ready, Starting int
+}

@@ -463,12 +463,23 @@ func (s State) mostNeeded(now time.Time, ago time.Duration) (most int, covered b
 	return most, covered
 }
 
+// lead returns the time for which spare replicas have to carry a rise: from a reading until a new replica
+// serves, less what a request may wait within its objective. 0 needs no spare replica.
+func (s State) lead(c Config) time.Duration {
+	wait := c.Server.Objective - seconds(c.Server.latency(c.Server.Slots()))
+	return max(0, s.addTime(c)+c.Interval-max(0, wait))
+}
+
 // learnRise learns the rise again now and then; it keeps it while the past is too short to tell.
 func (s *State) learnRise(c Config, now time.Time) {
 	if now.Sub(s.LearnedAt) < relearned {
 		return
 	}
-	add := s.addTime(c) + c.Interval
+	if s.lead(c) == 0 {
+		s.Rise, s.LearnedAt = 0, now
+		return
+	}
+	add := s.lead(c)
 	var rises []float64
 	from := 0
 	for _, p := range s.Points {

@@ -29,9 +29,8 @@ func TestReplayLoadReachesTheNeededSizes(t *testing.T) {
 			t.Errorf("%s: %.2f replicas on average, want %.2f", tc.name, r.MeanReplicas(), tc.mean)
 		}
 	}
-	r := ReplayLoad(c, []Load{{inventory.Known(0.5), long}, {inventory.Known(4.0), long}}, 1)
-	if r.Short < 5*time.Minute ||
-		r.Short > 10*time.Minute {
+	rising := []Load{{inventory.Known(0.5), long}, {inventory.Known(4.0), long}}
+	if r := ReplayLoad(c, rising, 1); r.Short < 5*time.Minute || r.Short > 10*time.Minute {
 		t.Errorf("short for %s, want the reading and the time to add replicas", r.Short)
 	}
 }
