@@ -28,7 +28,7 @@ type template struct {
 var templates = []template{
 	{"Add a finding", "finding.txtar", func(t *testing.T, overlay string) {
 		listed(t, overlay, "rule volume-magnetic")
-		passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestRulesOfTheContract",
+		passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestHasEveryInventoryRule",
 			"TestEveryRuleIsDescribed")
 		passes(t, overlay, "./internal/round", "TestSimulatedAccount/seed_1_Mon_03:00")
 	}},
