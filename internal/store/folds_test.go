@@ -31,7 +31,7 @@ func postDays(t *testing.T, s ledger.Store, from time.Time, days, machines int) 
 	return at
 }
 
-// everyHour are the sums by which plans and budgets go, by hour and team.
+// everyHour returns the sums by hour and team that plans and budgets use.
 func everyHour(t *testing.T, s ledger.Store) []ledger.Sum {
 	t.Helper()
 	sums, err := s.Sums(t.Context(), ledger.SumQuery{
@@ -44,7 +44,7 @@ func everyHour(t *testing.T, s ledger.Store) []ledger.Sum {
 	return sums
 }
 
-// TestFoldingBoundsGrowth counts the rows of a day of a machine: 96 observations and some 120 charges
+// TestFoldingBoundsGrowth counts the rows per machine and day: 96 observations and some 120 charges
 // at first, 24 of each after two days, one of each after 90.
 func TestFoldingBoundsGrowth(t *testing.T) {
 	for _, d := range databases {
@@ -80,7 +80,7 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 				}
 			}
 			fold(end.Add(ledger.HoursAfter))
-			// The day of the newest pass is not folded, nor the hour that it may derive again.
+			// The day of the newest pass and the hour that it may derive again are not folded.
 			if n, most := rows(), machines*(24*(days-1)+96+4); n[0] > most || n[1] > most {
 				t.Errorf("hours leave %v rows", n)
 			}
@@ -98,9 +98,9 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 	}
 }
 
-// TestFoldedLedgerPlansTheSameCommitments: the hours of machines, and the plan on them, are those of the
-// ledger before it was folded into hours, also where a finding ends a machine.
-func TestFoldedLedgerPlansTheSameCommitments(t *testing.T) {
+// TestFoldingKeepsCommitmentPlan checks that folding into hours changes neither the hours
+// of machines nor the plan, also if a finding ends a machine.
+func TestFoldingKeepsCommitmentPlan(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -151,8 +151,8 @@ func TestFoldedLedgerPlansTheSameCommitments(t *testing.T) {
 	}
 }
 
-// TestKilledWhileFolding kills the folding process at boundaries between two statements. Sums stay,
-// and the next process completes the fold.
+// TestKilledWhileFolding kills the folding process between statements. Sums are unchanged, and the
+// next process completes the fold.
 func TestKilledWhileFolding(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
