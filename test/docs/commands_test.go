@@ -53,7 +53,7 @@ var asides = []aside{
 	},
 	{
 		regexp.MustCompile(`^curfew approve 4f1c --up-to 400`),
-		"needs a request for a job; TestApproverAllowsLess of internal/approval approves one for less",
+		"needs a request for a job; TestApprovesLessThanRequested of internal/approval approves one for less",
 	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
