@@ -127,7 +127,10 @@ func TestCheck(t *testing.T) {
 			"loses what is on instance-store disks", "do: stop}",
 			"do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"},
 		},
-		{"a notice about everything", carefulPolicy, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
+		{
+			"a notice about everything", carefulPolicy, "when: resource.age > duration(\"1h\")", nil,
+			[]string{"everything"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			keys := strings.Replace(carefulPolicy, tc.old, tc.new, 1)

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// FleetReplay shows policies of serving fleets on recorded arrivals. next are the commands to go on
-// with.
+// FleetReplay shows policies of serving fleets on recorded arrivals. next are suggested commands.
 func FleetReplay(doc view.FleetReplay, next []string) layout.Sheet {
 	s := layout.Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next, Assumptions: doc.Assumptions}
 	for i := range doc.Fleets {
@@ -34,7 +33,7 @@ func FleetReplay(doc view.FleetReplay, next []string) layout.Sheet {
 	return s
 }
 
-// fleetHeadline compares a policy with the cheapest other scaler that has no more late answers.
+// fleetHeadline compares a policy with the cheapest other scaler that has no more late responses.
 func fleetHeadline(f *view.ReplayedFleet, own view.FleetResult) string {
 	title := fmt.Sprintf("%s would have paid %s replica-hours with %s late", f.Policy,
 		plain.Number(own.ReplicaHours, 2), plain.Share(own.LateShare, 2))
