@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// launchType returns the machine type that a group starts, by its launch template or configuration; empty
-// where it chooses among several, or by what machines have.
+// launchType returns the machine type that a group starts, from its launch template or
+// configuration; empty if it chooses among several, or by attributes.
 func (s *site) launchType(ctx context.Context, g types.AutoScalingGroup) (string, error) {
 	template := g.LaunchTemplate
 	if m := g.MixedInstancesPolicy; m != nil && m.LaunchTemplate != nil {
