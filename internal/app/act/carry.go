@@ -18,21 +18,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// carryRetry is the time after which a fix that could not be carried on is tried again.
+// carryRetry is the time until a failed step of a fix is retried.
 const carryRetry = 15 * time.Minute
 
-// Carrier carries the fixes of people on once their grace periods are over. It is for one loop.
+// Carrier continues fixes that people requested once their grace periods are over. It is not safe
+// for concurrent use.
 type Carrier struct {
 	Process *runtime.Process
 	Store   *store.Store
 	Log     *slog.Logger
-	// tried are the times of the last attempts by step.
+	// tried maps steps to the times of their last attempts.
 	tried map[string]time.Time
 }
 
-// Carry takes the due fixes of an account such as aws/123456789012 one step up the ladder, each in the
-// name of its requester: the resource is read and judged again, as if the request were sent again. A
-// fix that waits for an approval is left, and so is one that was rejected.
+// Carry takes the due fixes of an account such as aws/123456789012 one step up the ladder, each in
+// the name of its requester: the resource is read and judged again, as if the request were sent
+// again. Fixes that wait for an approval or were rejected are skipped.
 func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) error {
 	items, err := c.Store.Actions().Items(ctx, account, action.ItemQuery{})
 	if err != nil {
@@ -72,11 +73,11 @@ func (c *Carrier) Carry(ctx context.Context, account string, now time.Time) erro
 	return ctx.Err()
 }
 
-// stepKey identifies the step of an item that is next.
+// stepKey identifies the next step of an item.
 func stepKey(it action.Item) string { return fmt.Sprint(it.ID, "/", it.Phase, "/", it.Step) }
 
-// isDue reports whether an item is the fix of a person whose next call is due: its grace period is over,
-// or the call before is confirmed. Passes of policies confirm calls, and make none of a fix.
+// isDue reports whether an item is a person's fix whose next call is due: its grace period is over,
+// or the previous call is confirmed. Passes of policies confirm calls of fixes but make none.
 func (c *Carrier) isDue(it action.Item, now time.Time) bool {
 	if last, tried := c.tried[stepKey(it)]; tried && now.Sub(last) < carryRetry ||
 		!strings.HasPrefix(it.Source, round.FindingSource("")) {
@@ -93,8 +94,8 @@ func (c *Carrier) isDue(it action.Item, now time.Time) bool {
 	return false
 }
 
-// requester returns the person who asked for a fix: by its newest request for an approval, else by the
-// audit log. Ready is false while an approver has to decide, and after a rejection.
+// requester returns the person who asked for a fix: by its newest request for an approval, else by
+// the audit log. ready is false while an approver has to decide, and after a rejection.
 func (c *Carrier) requester(ctx context.Context, it action.Item, requests []approval.Request, now time.Time) (
 	who approval.Person, ready bool, err error) {
 	var newest *approval.Request
@@ -118,5 +119,5 @@ func (c *Carrier) requester(ctx context.Context, it action.Item, requests []appr
 	return who, who.Name != "", err
 }
 
-// fixSubject is the subject of a request to approve an item.
+// fixSubject returns the subject of a request to approve an item.
 func fixSubject(it action.Item) string { return string(it.Do.Verb) + " " + it.Ref.String() }
