@@ -90,8 +90,7 @@ type Unit struct {
 	Counts Counts `yaml:"counts" form:"required"`
 }
 
-// GPUHours stands in place of a file for the hours of GPUs that the ledger knows were
-// used.
+// GPUHours is a value of Counts.File: the GPU hours that the ledger records as used.
 const GPUHours = "gpu-hours"
 
 // Counts is where the counts of a unit come from: a file, or a server that speaks
@@ -132,7 +131,7 @@ func (u Unit) check() error {
 	return nil
 }
 
-// checkBooks checks the sections of money that are lists.
+// checkBooks checks the lists in the sections about money.
 func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	if _, err := c.Gate.Limit(); err != nil {
 		return placed(f, root, "gate.ask_over", err)
