@@ -389,7 +389,7 @@ func TestRefusesLocalSessions(t *testing.T) {
 }
 
 // TestPeopleWithoutOtherUser checks that a person without a Unix user in local.users cannot start
-// sessions on the service's machine, and nobody can as root or as a missing user.
+// sessions on the service's machine, and no one can as root or as a missing user.
 func TestPeopleWithoutOtherUser(t *testing.T) {
 	one := otheruser.One(t)
 	s := start(t,

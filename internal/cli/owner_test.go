@@ -116,7 +116,8 @@ func TestServeShowsLink(t *testing.T) {
 
 var linkLine = regexp.MustCompile(`^http://127\.0\.0\.1:\d+/auth/once\?code=[\w-]{43}$`)
 
-// TestServeHidesLinkFromJournals: a service for real accounts that no terminal started prints none.
+// TestServeHidesLinkFromJournals checks that a service for real accounts that no terminal started
+// prints none.
 func TestServeHidesLinkFromJournals(t *testing.T) {
 	var out strings.Builder
 	a := &app{Process: &Process{Stdout: &out}}

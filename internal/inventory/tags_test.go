@@ -121,8 +121,8 @@ func TestTagMapping(t *testing.T) {
 	}
 }
 
-// TestAffectsPolicies holds which tags decide what policies may do: every one of curfew's own, but those
-// that only describe.
+// TestAffectsPolicies checks which tags decide what policies may do: every one of curfew's own, but
+// those that only describe.
 func TestAffectsPolicies(t *testing.T) {
 	m := DefaultTagMapping()
 	for key, value := range map[string]string{

@@ -152,7 +152,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestEveryCheckHasCase holds that no check is without a case above.
+// TestEveryCheckHasCase checks that no check is without a case above.
 func TestEveryCheckHasCase(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
 	busy := policyOf(t,

@@ -41,8 +41,8 @@ type State struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Witness is the witness of the state; absent where this process has none.
 	Witness *Witness `json:"witness,omitempty"`
-	// Lost are the changes that a state in quarantine does not know; absent where there are none or
-	// it is not known.
+	// Lost are the changes that a state in quarantine does not know; absent if there are none or it
+	// is unknown.
 	Lost *LostChanges `json:"lost,omitempty"`
 	// Restored are the changes that an acceptance brought back.
 	Restored *Restored `json:"restored,omitempty"`

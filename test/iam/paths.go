@@ -281,7 +281,7 @@ func (s *search) interesting() {
 func (s *search) decides(p Principal, key string, operands []string) {
 	for _, prefix := range []string{"aws:ResourceTag/", "ssm:resourceTag/"} {
 		tag, ok := strings.CutPrefix(key, prefix)
-		if !ok || strings.HasPrefix(tag, "aws:") { // AWS lets nobody write those
+		if !ok || strings.HasPrefix(tag, "aws:") { // AWS lets no one write those
 			continue
 		}
 		for _, v := range append([]string{"x", "a"}, operands...) {

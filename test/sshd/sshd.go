@@ -116,7 +116,7 @@ func read(file, log string) (config *ssh.ServerConfig, env []string, err error) 
 	}
 	config.AuthLogCallback = func(_ ssh.ConnMetadata, method string, err error) {
 		if err == nil && method == "publickey" {
-			_ = os.WriteFile(log, []byte("Accepted publickey for someone\n"), 0o600) // nobody is admitted without it
+			_ = os.WriteFile(log, []byte("Accepted publickey for someone\n"), 0o600) // no one is admitted without it
 		}
 	}
 	return config, env, nil
@@ -177,7 +177,7 @@ func run(ch ssh.Channel, command string, env []string) {
 	}()
 	_ = c.Wait() // the result is sent below
 	status := c.ProcessState.Sys().(syscall.WaitStatus)
-	// Like the real server: send the exit code at once, and the end once nobody holds the outputs.
+	// Like the real server: send the exit code at once, and the end once no one holds the outputs.
 	if status.Signaled() {
 		_, _ = ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 			Signal     string

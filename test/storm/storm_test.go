@@ -31,11 +31,11 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestStorm: whatever fails, nothing that worked or was kept is ended, nothing is done
-// twice or without its approval, a scan changes nothing, no budget is overspent, and no
-// charge is lost or invented. STORM_SCHEDULES and
-// STORM_SEED say how many schedules from which seed; without them it is some fixed ones
-// and some that are never the same. With STORM_LOG set it says what was done in each.
+// TestStorm checks that whatever fails, nothing that worked or was kept is ended, nothing is done
+// twice or without its approval, a scan changes nothing, no budget is overspent, and no charge is
+// lost or invented. STORM_SCHEDULES and STORM_SEED say how many schedules from which seed; without
+// them it is some fixed ones and some that are never the same. With STORM_LOG set it says what was
+// done in each.
 func TestStorm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes its time")

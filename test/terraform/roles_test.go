@@ -144,7 +144,7 @@ func TestRoles(t *testing.T) {
 }
 
 // calls evaluates the documents for every call of sessions: its callers are allowed, depending on
-// the conditions that AWS evaluates, and nobody else is if it changes something.
+// the conditions that AWS evaluates, and no one else is if it changes something.
 func (d documents) calls(t *testing.T) {
 	changes := func(a string) bool {
 		for _, word := range []string{

@@ -20,8 +20,8 @@ type Patch struct {
 	// Operation limits the patch to one operation; empty is the whole service.
 	Operation   string
 	IDField, ID string
-	// Beside limits a patch to elements with this member, if set, because an identifier also occurs
-	// elsewhere in a response.
+	// A patch applies only to elements that also have this member, if set, because an identifier
+	// also occurs elsewhere in a response.
 	Beside   string
 	Set, Add map[string]any
 	// Remove lists members that moto shows but that must be absent.

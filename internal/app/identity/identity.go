@@ -67,7 +67,7 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 }
 
 // approvalBinding returns the text that an approver signs: one decision about one request for one
-// plan until its expiry, so that nobody who can write to the state can extend the approval.
+// plan until its expiry, so that no one who can write to the state can extend the approval.
 func approvalBinding(r approval.Request) string {
 	return strings.Join([]string{
 		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(),

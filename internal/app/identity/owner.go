@@ -104,7 +104,7 @@ func ReadOwner(dir string) (string, error) {
 	return token, err
 }
 
-// readOwner reads a file that belongs to this user and that nobody else can read.
+// readOwner reads a file that belongs to this user and that no one else can read.
 func readOwner(path string) (string, fs.FileInfo, error) {
 	refuse := func(why string, a ...any) (string, fs.FileInfo, error) {
 		return "", nil, fmt.Errorf("the owner token %s is not used: "+why, append([]any{path}, a...)...)

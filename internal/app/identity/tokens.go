@@ -292,7 +292,7 @@ func PersonOfToken(req *runtime.Request, cfg config.Config, v store.Token) appro
 	return p
 }
 
-// PersonOfSignIn returns the person that the sign-in provider has identified; somebody who is not
+// PersonOfSignIn returns the person that the sign-in provider has identified; a person who is not
 // in people has no role.
 func PersonOfSignIn(req *runtime.Request, cfg config.Config, issuer, subject, verifiedMail string) approval.Person {
 	name, known := cfg.OIDCName(subject, verifiedMail)

@@ -124,7 +124,7 @@ func (req *Request) Fresh() *Request {
 	return one
 }
 
-// Caller is who makes a request: the user of this process, which is the zero value, or a person
+// Caller is the source of a request: the user of this process, which is the zero value, or a person
 // whom a service has identified.
 type Caller struct {
 	person approval.Person

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// yearDays is how many days a year of a retention has.
+// yearDays is the number of days a year of a retention has.
 const yearDays = 365
 
 // protection reads the protection of a bucket's versions from deletion: Object Lock and

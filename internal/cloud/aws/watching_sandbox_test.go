@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestWatchingCountsCallsOfAPass: the stated cost of a pass equals the calls of a scan of such
-// machines.
+// TestWatchingCountsCallsOfAPass checks that the stated cost of a pass equals the calls of a scan
+// of such machines.
 func TestWatchingCountsCallsOfAPass(t *testing.T) {
 	f := wire.Fleet{Machines: 100, GPUs: 8, Type: "p4d.24xlarge", Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	o, _ := readFleet(t, f, aws.Options{Size: func(string) inventory.Size {

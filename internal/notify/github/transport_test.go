@@ -192,7 +192,7 @@ func TestTokenNeverShows(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotLeaked: a redirect takes the token nowhere.
+// TestTokenIsNotLeaked checks that a redirect takes the token nowhere.
 func TestTokenIsNotLeaked(t *testing.T) {
 	asked := make(chan string, 10)
 	away := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

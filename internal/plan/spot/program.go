@@ -31,8 +31,8 @@ type policy struct {
 	best          []uint8
 }
 
-// between two points of the grid: the lower, and the weight of the upper. ok is false
-// below all of them.
+// point is a position between two points of the grid: the lower one, and the weight of the upper one.
+// ok is false below all of them.
 type point struct {
 	j  int
 	f  float32

@@ -313,7 +313,7 @@ func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float6
 	return lineStep*(line+1) + 6
 }
 
-// narrow reports whether labels are drawn above the data, because there is no room beside it.
+// narrow reports whether labels are drawn above the data, because there is no room next to it.
 func (c *canvas) narrow() bool { return c.width == narrowWidth }
 
 // picture draws a chart in its wide and narrow form. render draws one form and returns its height.
