@@ -40,7 +40,7 @@ type SharedRule struct {
 	Untagged bool `yaml:"untagged"`
 	// Method is even for equal parts, or proportional to direct charges.
 	Method Method `yaml:"method" form:"required" enum:"even,proportional"`
-	// Among lists the parties that pay; empty is all parties with direct charges.
+	// Among are the parties that pay; empty is all parties with direct charges.
 	Among []string `yaml:"among"`
 }
 
