@@ -150,8 +150,8 @@ var stories = map[policy.Verb]struct {
 	},
 }
 
-// storied opens the world that is kept in a directory: two machines under one policy. Where
-// they are terminated their disks are saved first, and a cap allows one an hour.
+// storied opens the world stored in a directory: two machines under one policy. When they are
+// terminated, their disks are saved first, and a cap allows one per hour.
 func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w := newWorld()
 	w.clock = actiontest.NewClock(at)

@@ -427,8 +427,8 @@ func TestNeedsApproval(t *testing.T) {
 	}
 }
 
-// TestResetForgetsApproval: who begins at the first step again has none of what was
-// granted, planned or told before.
+// TestResetForgetsApproval checks that an item that starts over has no earlier approval, plan or
+// notice.
 func TestResetForgetsApproval(t *testing.T) {
 	p, it := allowed()
 	it = it.Accepted([]string{"ana"}, p, Round{Number: 1, Now: at})

@@ -50,8 +50,7 @@ var usual = []Part{
 	{Category: Other},
 }
 
-// Categories adds up the billed costs by category: all five, in one order, also those
-// that come to nothing.
+// Categories sums the billed costs by category: all five in a fixed order, including empty ones.
 func Categories(rows iter.Seq[Row]) ([]Part, error) {
 	parts := slices.Clone(usual)
 	var total money.Amount

@@ -163,7 +163,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		habit(gpu, usage.TensorActive, false, 0, 0, 0.5)
 		habit(gpu, usage.DRAMActive, false, 0, 0.2)
 		habit(gpu, usage.MemUsed, true, 0, 0, 3*gib, 60*gib)
-		if smooth { // else the line of memory would move with each sample
+		if smooth { // otherwise the memory limit would move with each sample
 			habit(gpu, usage.MemTotal, false, 80*gib, 80*gib, 0)
 			habit(gpu, usage.MemFree, false, 20*gib)
 		}

@@ -154,8 +154,7 @@ func TestMissingTags(t *testing.T) {
 	}
 }
 
-// TestTagSpellingsAreEquivalent: however the usual keys are written, the owner is the
-// same.
+// TestTagSpellingsAreEquivalent checks that spellings of the usual keys do not affect the owner.
 func TestTagSpellingsAreEquivalent(t *testing.T) {
 	keys := map[string]func(Owner) string{
 		"cost-center": func(o Owner) string { return o.CostCenter },

@@ -297,7 +297,8 @@ func (s *failingStore) Keeps(ctx context.Context, at time.Time) ([]action.Keep, 
 	return s.Store.Keeps(ctx, at)
 }
 
-// TestErrorKeepsEarlierResults: what was done before a pass broke off is in it.
+// TestErrorKeepsEarlierResults checks that the result of an aborted pass contains what was done
+// before.
 func TestErrorKeepsEarlierResults(t *testing.T) {
 	f := newFleet(1)
 	f.store = &failingStore{Store: actiontest.NewStore()}

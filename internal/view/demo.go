@@ -81,7 +81,7 @@ type DemoWork struct {
 	RestedHours float64 `json:"rested_hours"`
 }
 
-// DemoDone is an action, and whether the machine truly worked then.
+// DemoDone is an action, with the machine's true activity at that time.
 type DemoDone struct {
 	At     time.Time `json:"at"`
 	Policy string    `json:"policy"`

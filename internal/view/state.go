@@ -37,7 +37,8 @@ type State struct {
 	AuditEntries int64 `json:"audit_entries"`
 	// NewestAt is the time of the newest entry; absent without any.
 	NewestAt time.Time `json:"newest_at,omitzero"`
-	// Quarantine is why nothing acts by the state; absent where it is not older than its witness.
+	// Quarantine is the reason why nothing acts by the state; absent unless it is older than its
+	// witness.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Witness is the witness of the state; absent where this process has none.
 	Witness *Witness `json:"witness,omitempty"`

@@ -189,7 +189,7 @@ func (r Resource) Inventory() *inventory.Resource {
 	if r.Group != "" {
 		out.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: r.Group}
 	}
-	_ = inventory.DefaultTagMapping().Apply(out) // a keep that cannot be read keeps
+	_ = inventory.DefaultTagMapping().Apply(out) // an unreadable keep still exempts
 	return out
 }
 

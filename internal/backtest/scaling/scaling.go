@@ -190,7 +190,7 @@ const (
 	ready
 )
 
-// pass lets time go by.
+// pass advances the time.
 func (v *replay) pass(to float64) {
 	d := to - v.now
 	v.integral += d * float64(v.inFlight)

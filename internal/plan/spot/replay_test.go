@@ -191,7 +191,7 @@ func TestMeetsDeadlineWithWorstPlan(t *testing.T) {
 	})
 }
 
-// TestChoicesIgnoreFuture: what follows a sample changes no choice up to it.
+// TestChoicesIgnoreFuture checks that later samples do not change earlier choices.
 func TestChoicesIgnoreFuture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 200
