@@ -222,7 +222,9 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 // said returns a comment as one line without the name of its declaration.
 func said(comment *ast.CommentGroup, name string) string {
 	text := strings.Join(strings.Fields(comment.Text()), " ")
-	for _, verb := range []string{" is ", " are ", " reports whether ", " says whether ", " says that ", " says ", " "} {
+	for _, verb := range []string{
+		" is ", " are ", " reports whether ", " says whether ", " says that ", " says ", " ",
+	} {
 		if strings.HasPrefix(text, name+" and ") || strings.HasPrefix(text, name+" or ") {
 			break // the comment covers several fields and names them
 		}
