@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// FuzzParseAnchor: whatever the text, only what the key has signed is accepted, and it
+// FuzzParseAnchor checks that whatever the text, only what the key has signed is accepted, and it
 // says of the log what was signed. All other text is refused in one line with its file.
 func FuzzParseAnchor(f *testing.F) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
@@ -56,7 +56,7 @@ func FuzzParseAnchor(f *testing.F) {
 	})
 }
 
-// TestParseAnchor: the ways in which a text is refused are told apart.
+// TestParseAnchor checks that the ways in which a text is refused are told apart.
 func TestParseAnchor(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
 	public := key.Public().(ed25519.PublicKey)

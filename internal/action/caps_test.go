@@ -140,7 +140,7 @@ func TestCaps(t *testing.T) {
 	})
 }
 
-// TestFuse: a policy of which most is due at once does nothing until a person confirms.
+// TestFuse checks that a policy of which most is due at once does nothing until a person confirms.
 func TestFuse(t *testing.T) {
 	w := newWorld()
 	w.wants.Limits, w.wants.Notify = policy.Limits{PerHour: 2}, []string{"owner", "#ml"} // the other defaults
@@ -401,8 +401,8 @@ func TestOverdueActionGoesFirst(t *testing.T) {
 	t.Error("the expensive one starves")
 }
 
-// TestDeferStaysWithinCaps holds batches against the sentences of docs/safety.md, one by one
-// and by other means than Defer's own.
+// TestDeferStaysWithinCaps compares batches with the sentences of docs/safety.md, one by one and by
+// other means than Defer's own.
 func TestDeferStaysWithinCaps(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -505,8 +505,8 @@ func TestDeferStaysWithinCaps(t *testing.T) {
 	}
 }
 
-// TestFleetsAreCappedByDollars: the bounds of a fleet take the place of the caps by count and share; the
-// dollars of the machines that end are capped.
+// TestFleetsAreCappedByDollars checks that the bounds of a fleet take the place of the caps by
+// count and share; the dollars of the machines that end are capped.
 func TestFleetsAreCappedByDollars(t *testing.T) {
 	resize := policy.Do{Verb: policy.Scale, Fleet: "asg/embed", Min: 1, Max: 9, To: 3}
 	for _, tc := range []struct {

@@ -40,7 +40,7 @@ type SkewError struct {
 	Ahead time.Duration
 }
 
-// Error says which clock is wrong, by how much, and what to do.
+// Error names the wrong clock, its difference, and the next step.
 func (e *SkewError) Error() string {
 	way := "ahead of"
 	if e.Ahead < 0 {

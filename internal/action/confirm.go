@@ -17,7 +17,7 @@ const (
 	// It is still looked up and repeated.
 	alarmDelay    = time.Hour
 	alarmAttempts = 3
-	// unconfirmed is part of that alarm.
+	// unconfirmed is the part of the alarm's text about calls without a confirmation.
 	unconfirmed = " is not confirmed after "
 )
 

@@ -33,8 +33,8 @@ func documents(w *world, sources ...string) []action.Proposal {
 	return out
 }
 
-// TestOneDocumentFixAtATime: of two fixes that put a document of one resource, one is carried
-// out, whether another pass has the other one under way or this one has.
+// TestOneDocumentFixAtATime checks that of two fixes that put a document of one resource, one is
+// carried out, whether another pass has the other one under way or this one has.
 func TestOneDocumentFixAtATime(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

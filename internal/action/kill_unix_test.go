@@ -34,7 +34,7 @@ var mortalStories = func() (out []intenttest.Story) {
 
 func TestMain(m *testing.M) { os.Exit(intenttest.Main(m, mortalStories...)) }
 
-// TestResumesAfterKill: a process that is killed before or after any of its calls, of
+// TestResumesAfterKill checks that a process that is killed before or after any of its calls, of
 // whatever round, leaves nothing done twice and nothing forgotten.
 func TestResumesAfterKill(t *testing.T) {
 	for _, s := range mortalStories {
@@ -150,8 +150,8 @@ var stories = map[policy.Verb]struct {
 	},
 }
 
-// storied opens the world that is kept in a directory: two machines under one policy. Where
-// they are terminated their disks are saved first, and a cap allows one an hour.
+// storied opens the world stored in a directory: two machines under one policy. When they are
+// terminated, their disks are saved first, and a cap allows one per hour.
 func storied(dir string, verb policy.Verb, at time.Time) *world {
 	w := newWorld()
 	w.clock = actiontest.NewClock(at)
@@ -235,13 +235,13 @@ func goOn(t testing.TB, dir string, verb policy.Verb, killed bool) {
 	}
 }
 
-// settled says whether nothing is on the ladder any more.
+// settled reports whether nothing is on the ladder any more.
 func settled(w *world) bool {
 	items, err := w.store.Items(context.Background(), actiontest.Account, action.ItemQuery{})
 	return err == nil && len(items) == 0
 }
 
-// told says whether no notice is owed any more.
+// told reports whether no notice is owed any more.
 func told(w *world) bool {
 	owed, err := w.store.Owed(context.Background())
 	return err == nil && len(owed) == 0

@@ -561,7 +561,7 @@ func (s *pass) withdraw(ctx context.Context, it Item, why string) error {
 	return s.close(ctx, it, EventWithdrawn, Line{Result: ResultWithdrawn, Why: why})
 }
 
-// notified says whether people were notified by a policy that does nothing else.
+// notified reports whether people were notified by a policy that does nothing else.
 func (it Item) notified() bool { return it.Do.Verb == policy.Notify && !it.WarnedAt.IsZero() }
 
 // resolve takes an alarm off the ladder, and notifies those who were notified of it.

@@ -125,7 +125,7 @@ func TestPassesIgnoreItemsOutOfScope(t *testing.T) {
 	}
 }
 
-// TestConcurrentPassesAreIndependent: whatever passes do in whatever order, and whatever
+// TestConcurrentPassesAreIndependent checks that whatever passes do in whatever order, and whatever
 // becomes of the machines, each decides what it would with a state of its own.
 func TestConcurrentPassesAreIndependent(t *testing.T) {
 	decided := map[action.Result]int{}
@@ -222,8 +222,8 @@ func TestResumesItemsOfOtherScopes(t *testing.T) {
 	want(t, w.pass(t, others), "a-1", action.ResultConfirmed)
 }
 
-// TestOtherScopesConfirmWarnings: the grace of an item runs on while only rounds of others
-// are made, and starts over when one of them sees that a clock was set.
+// TestOtherScopesConfirmWarnings checks that the grace of an item runs on while only rounds of
+// others are made, and starts over when one of them sees that a clock was set.
 func TestOtherScopesConfirmWarnings(t *testing.T) {
 	mine, others := part{sources: []string{"finding:1"}, letters: "a"}, part{sources: []string{"old"}, letters: "b"}
 	run := func(t *testing.T, pause time.Duration) action.Report {
@@ -242,7 +242,7 @@ func TestOtherScopesConfirmWarnings(t *testing.T) {
 	want(t, run(t, 3*time.Hour), "a-1", action.ResultWaiting) // longer than anybody vouches for
 }
 
-// TestRejectsProposalsOutsideScope: a round does not propose for what it does not cover.
+// TestRejectsProposalsOutsideScope checks that a round does not propose for what it does not cover.
 func TestRejectsProposalsOutsideScope(t *testing.T) {
 	w := newWorld()
 	w.idle("a-1")
@@ -274,7 +274,7 @@ func TestRejectsProposalsOutsideScope(t *testing.T) {
 	}
 }
 
-// TestNextAtIsEarliestOfLines: the earliest of the lines' times is the report's.
+// TestNextAtIsEarliestOfLines checks that the earliest of the lines' times is the report's.
 func TestNextAtIsEarliestOfLines(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1", "i-2")
@@ -391,8 +391,8 @@ func TestAssumptions(t *testing.T) {
 	}
 }
 
-// TestDollarCapIgnoresAssumedPrices: the cap in dollars does not count what is assumed to have a
-// price; the others do.
+// TestDollarCapIgnoresAssumedPrices checks that the cap in dollars does not count what is assumed
+// to have a price; the others do.
 func TestDollarCapIgnoresAssumedPrices(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -335,7 +335,7 @@ func (m *Memory) put(it Item) (Item, func(), error) {
 	return it.clone(), func() { m.replace(&now, old) }, nil
 }
 
-// replace replaces one state of an item by another; nil is none.
+// replace replaces one state of an item by another; nil if there is none.
 func (m *Memory) replace(old, now *Item) {
 	if old != nil {
 		delete(m.items, old.ID)
@@ -498,8 +498,8 @@ func (m *Memory) Fuses(ctx context.Context) ([]Fuse, error) {
 	return out, nil
 }
 
-// admissions are the admissions of a source, in order of time. The sum moves with the queried time,
-// so that a batch costs only what it adds.
+// admissions are the admissions of a source, in time order. The sum moves with the queried time, so
+// that a batch costs only what it adds.
 type admissions struct {
 	all   []admitted
 	first int // index of the first admission after the last queried time

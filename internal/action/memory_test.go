@@ -68,8 +68,8 @@ func TestRejectedWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOverflowAdmitsNothing: where a clock was set back, two hours may count at
-// once, and what they come to has to fit.
+// TestOverflowAdmitsNothing checks that after a clock was set back, two hours may count at once,
+// and their sum must fit.
 func TestOverflowAdmitsNothing(t *testing.T) {
 	m := action.NewMemory()
 	admit := func(id string, at time.Time, hourly money.Amount) error {

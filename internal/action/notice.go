@@ -52,7 +52,7 @@ type Briefing struct {
 	// Recipients are the policy's recipients: "owner", "team", or configured names.
 	Recipients       []string
 	Name, Type, Zone string
-	// Tags are the resource's; nil where they could not be read.
+	// Tags are the resource's; nil if they could not be read.
 	Tags    map[string]string
 	Owner   inventory.Owner
 	Because string

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestWarningKeepCommandNamesResource: the command works for a person who never scanned,
+// TestWarningKeepCommandNamesResource checks that the command works for a person who never scanned,
 // and in whatever account the id is.
 func TestWarningKeepCommandNamesResource(t *testing.T) {
 	w := newWorld()
@@ -35,7 +35,7 @@ func (h *heard) Notify(ctx context.Context, to string, m action.Message) (string
 	return h.People.Notify(ctx, to, m)
 }
 
-// TestReportsFailedCall: a failed call is reported as failed, also when its outcome
+// TestReportsFailedCall checks that a failed call is reported as failed, also when its outcome
 // cannot be looked up.
 func TestReportsFailedCall(t *testing.T) {
 	w := newWorld()
@@ -79,8 +79,9 @@ func TestNotifiesFirstFailureOnce(t *testing.T) {
 	}
 }
 
-// TestNotifiesActionConfirmedAfterRestart: the process that made the call ends before the provider
-// confirms it, and the machine is gone when the next one looks: its owner is told all the same.
+// TestNotifiesActionConfirmedAfterRestart checks that the process that made the call ends before
+// the provider confirms it, and the machine is gone when the next one looks: its owner is told all
+// the same.
 func TestNotifiesActionConfirmedAfterRestart(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
@@ -107,8 +108,8 @@ func TestNotifiesActionConfirmedAfterRestart(t *testing.T) {
 	}
 }
 
-// TestNoticesAreRetriedUntilAccepted: while its channel refuses, a notice is tried again ever less
-// often, delivered once when the channel accepts, and given up after a week.
+// TestNoticesAreRetriedUntilAccepted checks that while its channel refuses, a notice is retried at
+// growing intervals, delivered once when the channel accepts, and given up after a week.
 func TestNoticesAreRetriedUntilAccepted(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -239,8 +239,8 @@ func (w *watched) capped() {
 	}
 }
 
-// TestRandomOperationsKeepLadderSafe: whatever comes in between, in whatever order, nothing
-// is acted on that was not warned about, verified, and admitted.
+// TestRandomOperationsKeepLadderSafe checks that whatever comes in between, in whatever order,
+// nothing is acted on that was not warned about, verified, and admitted.
 func TestRandomOperationsKeepLadderSafe(t *testing.T) {
 	acted := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -180,7 +180,7 @@ func TestJumped(t *testing.T) {
 	}
 }
 
-// TestItemIDsAreUnique: no two rounds begin the same item.
+// TestItemIDsAreUnique checks that no two rounds begin the same item.
 func TestItemIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, _ := allowed()

@@ -95,7 +95,7 @@ func stale(c *ruleInput) string {
 	return ""
 }
 
-// staleSampleReason returns why the resource's duty is not known any more, or "".
+// staleSampleReason returns why the resource's duty is unknown any more, or "".
 func (c *ruleInput) staleSampleReason() string {
 	if c.Duty == nil || c.now.After(c.Duty.Expires) {
 		return "its newest sample is too old"

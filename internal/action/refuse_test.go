@@ -249,8 +249,8 @@ func gang(n int) []inventory.Ref {
 	return out
 }
 
-// TestRules: every rule forbids its cases, and it alone does: without the rule each
-// of them would go ahead.
+// TestRules checks that every rule forbids its cases, and it alone does: without the rule each of
+// them would go ahead.
 func TestRules(t *testing.T) {
 	if p, it := allowed(); Refuse(p, it, at, nil) != nil {
 		t.Fatalf("the case to begin with is refused: %v", Refuse(p, it, at, nil))
@@ -373,8 +373,8 @@ func TestRulesAllow(t *testing.T) {
 	}
 }
 
-// TestRulesAreDocumented: every rule that forbids is explained to people, in the
-// order in which it is asked, and nothing else is.
+// TestRulesAreDocumented checks that every rule that forbids is explained to people, in the order
+// in which it is asked, and nothing else is.
 func TestRulesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/safety.md")
 	if err != nil {
@@ -396,8 +396,8 @@ func TestRulesAreDocumented(t *testing.T) {
 	}
 }
 
-// TestNeedsApproval: a person's deletion needs one, whatever is deleted, and so does every
-// change of what is not explicitly ephemeral.
+// TestNeedsApproval checks that a person's deletion needs one, whatever is deleted, and so does
+// every change of what is not explicitly ephemeral.
 func TestNeedsApproval(t *testing.T) {
 	for _, tc := range []struct {
 		verb     policy.Verb
@@ -427,8 +427,8 @@ func TestNeedsApproval(t *testing.T) {
 	}
 }
 
-// TestResetForgetsApproval: who begins at the first step again has none of what was
-// granted, planned or told before.
+// TestResetForgetsApproval checks that an item that starts over has no earlier approval, plan or
+// notice.
 func TestResetForgetsApproval(t *testing.T) {
 	p, it := allowed()
 	it = it.Accepted([]string{"ana"}, p, Round{Number: 1, Now: at})
@@ -443,7 +443,7 @@ func TestResetForgetsApproval(t *testing.T) {
 	}
 }
 
-// TestOffersSnapshotsForTerminationOnly: only a termination is preceded by snapshots, so
+// TestOffersSnapshotsForTerminationOnly checks that only a termination is preceded by snapshots, so
 // that no other refusal names the flag for them.
 func TestOffersSnapshotsForTerminationOnly(t *testing.T) {
 	r := &inventory.Resource{

@@ -564,8 +564,8 @@ func TestConcurrentProcessesActOnce(t *testing.T) {
 	}
 }
 
-// TestFutureIntentLapses: one that another clock wrote ahead of time is not young, and is
-// put back.
+// TestFutureIntentLapses checks that one that another clock wrote ahead of time is not young, and
+// is put back.
 func TestFutureIntentLapses(t *testing.T) {
 	w := newWorld()
 	it := intended(t, w)

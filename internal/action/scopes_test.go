@@ -20,8 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestScopes: a person's request leaves the policies' items alone, and the
-// other way round.
+// TestScopes checks that a person's request leaves the policies' items alone, and the other way
+// round.
 func TestScopes(t *testing.T) {
 	w := newWorld()
 	w.idle("i-1")
@@ -92,7 +92,7 @@ func TestNotifyPolicy(t *testing.T) {
 	w.untouched(t)
 }
 
-// TestNotifiesAgain holds that people are notified of an alarm once, again when its dollars have
+// TestNotifiesAgain checks that people are notified of an alarm once, again when its dollars have
 // doubled and after a day, and not at all while it is unknown whether it goes on.
 func TestNotifiesAgain(t *testing.T) {
 	w := newWorld()
@@ -331,8 +331,8 @@ func TestPlanHash(t *testing.T) {
 	}
 }
 
-// TestWorkDuringGraceRestartsWarning: a machine that worked between two rounds goes back to the first
-// step, however long it rests again, and whatever the state that it was warned in.
+// TestWorkDuringGraceRestartsWarning checks that a machine that worked between two rounds goes back
+// to the first step, however long it rests again, and whatever the state that it was warned in.
 func TestWorkDuringGraceRestartsWarning(t *testing.T) {
 	for _, state := range []duty.State{duty.Idle, duty.Held, duty.Stalled} {
 		for _, tc := range []struct {
@@ -382,7 +382,7 @@ func TestWorkDuringGraceRestartsWarning(t *testing.T) {
 	}
 }
 
-// TestWorkDuringSnapshotsStopsTermination: a machine that works while its disks are
+// TestWorkDuringSnapshotsStopsTermination checks that a machine that works while its disks are
 // saved is not ended afterwards, although it rests again.
 func TestWorkDuringSnapshotsStopsTermination(t *testing.T) {
 	w := newWorld()

@@ -11,8 +11,8 @@ type stateClock struct{ now time.Time }
 
 func (s stateClock) Now(context.Context) (time.Time, bool, error) { return s.now, true, nil }
 
-// TestSetClockIsIgnored: once the time of the state was read, it goes on with the
-// uptime, whatever the clock of the machine is set to; with the clock where there is none.
+// TestSetClockIsIgnored: once the time of the state was read, it goes on with the uptime, whatever
+// the clock of the machine is set to; with the clock if there is none.
 func TestSetClockIsIgnored(t *testing.T) {
 	state := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {

@@ -128,8 +128,8 @@ func (u unreadable) Items(ctx context.Context, account string, q action.ItemQuer
 	return all, errors.Join(err, u.fails("items"))
 }
 
-// TestRoundStopsOnStoreReadError: a round whose state cannot be read ends with that error,
-// warns no one and calls nothing.
+// TestRoundStopsOnStoreReadError checks that a round whose state cannot be read ends with that
+// error, warns no one and calls nothing.
 func TestRoundStopsOnStoreReadError(t *testing.T) {
 	for _, what := range []string{"round", "freeze", "keeps", "fuses", "items"} {
 		w := newWorld()
@@ -160,8 +160,7 @@ func (u unreadable) Blow(ctx context.Context, f action.Fuse, owed ...action.Noti
 	return errors.Join(u.fails("blow"), u.Store.Blow(ctx, f, owed...))
 }
 
-// TestUnrecordedFuseHoldsActions: the round ends with that error, and calls
-// nothing.
+// TestUnrecordedFuseHoldsActions checks that the round ends with that error, and calls nothing.
 func TestUnrecordedFuseHoldsActions(t *testing.T) {
 	w := newWorld()
 	w.wants.Limits = policy.Limits{PerHour: 2}
@@ -185,8 +184,8 @@ func (silent) Plan(ctx context.Context, _ *inventory.Resource, _ policy.Do) ([]a
 	return nil, ctx.Err()
 }
 
-// TestHungProviderTimesOut: a provider that does not answer is given up, with what
-// was waited for.
+// TestHungProviderTimesOut checks that a provider that does not answer is given up, with what was
+// waited for.
 func TestHungProviderTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -212,7 +211,7 @@ func (hung) Unfreeze(context.Context, string, string, time.Time) error {
 	return errors.New("no answer")
 }
 
-// TestUnfreezeReportsFailure: a failure to resume is not reported as success.
+// TestUnfreezeReportsFailure checks that a failure to resume is not reported as success.
 func TestUnfreezeReportsFailure(t *testing.T) {
 	w := newWorld()
 	w.ladder.Store = hung{w.store}

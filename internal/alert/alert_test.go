@@ -115,7 +115,8 @@ func TestStorageThatGrowsFaster(t *testing.T) {
 	}
 }
 
-// TestBudgetsThatDoNotLast: two windows in a row have to agree, and a spent budget always counts.
+// TestBudgetsThatDoNotLast checks that two windows in a row have to agree, and a spent budget
+// always counts.
 func TestBudgetsThatDoNotLast(t *testing.T) {
 	for _, tc := range []struct {
 		left, hour, day, week money.Amount
@@ -175,7 +176,8 @@ func TestUnknownIsNotOver(t *testing.T) {
 	}
 }
 
-// TestProposalsClimbTheLadder: a proposal about a subject that no provider has is refused by no rule.
+// TestProposalsClimbTheLadder checks that a proposal about a subject that no provider has is
+// refused by no rule.
 func TestProposalsClimbTheLadder(t *testing.T) {
 	c := alert.Find(alert.Facts{Now: through, LedgerEnd: through, Spenders: []alert.Series{
 		{Kind: alert.KindTeam, Name: "vision", Last: 900 * dollar, Days: days(40, flat(0))},

@@ -21,17 +21,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// problem is an error as RFC 9457 has it, with the code and the hint that the command line
-// gives.
+// problem is an error as in RFC 9457, with the code and hint of the command line.
 type problem struct {
 	huma.ErrorModel
 	// Code is the error's stable name: "not_found".
 	Code string `json:"code,omitempty" doc:"The stable name of the error."`
 	// Hint is the suggested next step.
 	Hint string `json:"hint,omitempty" doc:"What to do about it."`
-	// Exit is the exit code with which the command line ends.
+	// Exit is the exit code of the command line.
 	Exit int `json:"exit,omitempty" doc:"The exit code of the command line."`
-	// Shown is true if the document says all there is to say.
+	// Shown is true if the document explains everything.
 	Shown bool `json:"shown,omitempty" doc:"The document says all there is to say."`
 	// Document is the partial result of a request that failed.
 	Document any `json:"document,omitempty" doc:"What was done all the same."`
@@ -50,7 +49,7 @@ func problemOf(status int, code, detail, hint string) *problem {
 	}
 }
 
-// What the framework itself refuses has the same form.
+// init gives errors of the framework the same form.
 func init() {
 	huma.NewError = func(status int, detail string, errs ...error) huma.StatusError {
 		p := problemOf(status, "invalid", detail, "")
@@ -60,25 +59,25 @@ func init() {
 			}
 		}
 		for _, e := range p.Errors {
-			e.Value = nil // what was sent may be a secret
+			e.Value = nil // the value may be a secret
 		}
 		return p
 	}
 }
 
-// statuses are those of the application's classes of errors. What depends on something outside
-// that failed is no error of this server.
+// statuses are the HTTP statuses of the application's error classes. Failures of external
+// dependencies are not errors of this server.
 var statuses = map[runtime.Class]int{
 	runtime.Failed: http.StatusFailedDependency, runtime.Usage: http.StatusBadRequest,
 	runtime.Denied: http.StatusForbidden,
 	runtime.Held:   http.StatusConflict, runtime.Partial: http.StatusFailedDependency}
 
-// exits are the exit codes of the command line for these classes.
+// exits maps these classes to exit codes of the command line.
 var exits = map[runtime.Class]int{
 	runtime.Failed: 1, runtime.Usage: 2, runtime.Held: 3, runtime.Denied: 4, runtime.Partial: 5,
 }
 
-// codes maps problem types with a more specific status than their class to it.
+// codes maps problem types to a status more specific than that of their class.
 var codes = map[string]int{
 	"not_found": http.StatusNotFound, "no_scan": http.StatusNotFound, "no_state": http.StatusServiceUnavailable,
 	"no_policies": http.StatusNotFound, "no_budgets": http.StatusNotFound, "no_session": http.StatusNotFound,
@@ -86,7 +85,8 @@ var codes = map[string]int{
 	"over": http.StatusConflict, "other_session": http.StatusConflict,
 	client.CursorGone: http.StatusGone}
 
-// failed is the problem of an error. A freeze that fails says how to stop all actions without it.
+// failed returns the problem of an error. A failed freeze explains how to stop all actions without
+// it.
 func (s *Server) failed(ctx context.Context, err error) *problem {
 	p := s.problem(ctx, err)
 	if r, _ := ctx.Value(requestKey{}).(request); p.Status >= http.StatusInternalServerError && p.Hint == "" &&
@@ -96,8 +96,8 @@ func (s *Server) failed(ctx context.Context, err error) *problem {
 	return p
 }
 
-// problem is the problem of an error. What is no error of the application is not shown: it may
-// hold what callers must not see.
+// problem returns the problem of an error. Unexpected errors are not shown, because they may
+// contain what callers must not see.
 func (s *Server) problem(ctx context.Context, err error) *problem {
 	var p *problem
 	var input *ops.InputError
@@ -138,7 +138,7 @@ func (s *Server) problem(ctx context.Context, err error) *problem {
 	return problemOf(http.StatusInternalServerError, "error", "the service could not do it; its log says why", "")
 }
 
-// logFailed logs why the service could not carry out a call.
+// logFailed logs the cause of a failed call.
 func (s *Server) logFailed(ctx context.Context, err error) {
 	caller := ""
 	if c := callOf(ctx); c != nil {
@@ -156,7 +156,7 @@ func writeProblem(w http.ResponseWriter, p *problem) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// write writes a reply. The answer to a read has an entity tag.
+// write writes a reply. Responses to reads have an entity tag.
 func write(hc huma.Context, r ops.Reply[any]) {
 	var body bytes.Buffer
 	if err := view.WriteJSON(&body, r.Doc); err != nil {

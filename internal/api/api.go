@@ -1,6 +1,6 @@
-// Package api serves the operations of the application over HTTP, as [New] documents. It decides
-// nothing: it finds out who calls, whether they may, and hands the document of the operation
-// out as the command line prints it.
+// Package api serves the operations of the application over HTTP, as [New] documents. It
+// authenticates and authorizes callers, and returns the documents of operations in the form of the
+// command line.
 package api
 
 import (
@@ -24,40 +24,39 @@ import (
 
 // Options configure a server.
 type Options struct {
-	// Process is that of the service, of which each call is a request.
+	// Process is the service's process, of which each call is a request.
 	Process *runtime.Process
-	// State is that of the service, open for as long as the server runs.
+	// State is the service's state, open while the server runs.
 	State *store.Store
-	// PublicURL is where people reach the server, such as https://curfew.example.com; empty is
-	// a server on this machine alone, by its loopback names.
+	// PublicURL is the server's public address, such as https://curfew.example.com; empty for a
+	// server reachable only under its loopback names.
 	PublicURL string
-	// OIDC is the sign-in provider; the zero value is none.
+	// OIDC is the sign-in provider; zero for none.
 	OIDC OIDC
-	// Owner is the owner token, by which a caller may do what the user of the service may; nil is
-	// none.
+	// Owner is the owner token, whose bearer acts as the user of the service; nil for none.
 	Owner *identity.Owner
-	// Rate is how many calls a second one caller may make, Burst how many at once; 0 is 20 and 60.
-	// Those who are not known by their credential have them together at each address.
+	// Rate is the number of calls per second of one caller, Burst the number at once; 0 means 20
+	// and 60. Unauthenticated callers share them per address.
 	Rate  float64
 	Burst int
-	// Poll is how often the audit log is read for events, Heartbeat how often a line goes to
-	// clients that wait; 0 is 1s and 15s. BodyTime is how long a body may take; 0 is 10s.
+	// Poll is the interval of reading the audit log for events, Heartbeat that of lines to waiting
+	// clients; 0 means 1s and 15s. BodyTime bounds the time to receive a body; 0 means 10s.
 	Poll, Heartbeat, BodyTime time.Duration
-	// Streams bounds the clients that listen to events; 0 is 64.
+	// Streams bounds the event clients; 0 means 64.
 	Streams int
-	// Done ends the streams of events when the service drains; nil never does.
+	// Done ends event streams when the service drains; nil for never.
 	Done <-chan struct{}
-	// Version is that of the program.
+	// Version is the program's version.
 	Version string
-	// Now is the clock of sign-ins, where that of the process is simulated; nil is the process's.
+	// Now is the clock of sign-ins if that of the process is simulated; nil uses the process's.
 	Now func() time.Time
-	// Log takes what goes wrong; nil drops it. It never gets a secret.
+	// Log receives errors; nil discards them. It never receives a secret.
 	Log *slog.Logger
 }
 
 // OIDC is a sign-in provider.
 type OIDC struct {
-	// Issuer is the URL of the provider, ClientID the id of this service there.
+	// Issuer is the URL of the provider, ClientID this service's client ID.
 	Issuer, ClientID, ClientSecret string
 }
 
@@ -68,35 +67,34 @@ type Server struct {
 	public  *url.URL
 	api     huma.API
 	spec    []byte
-	// callers are the limits of callers who are known, strangers those of others by the address
-	// that they come from, freezes those of others who stop all actions, and signIns those of
-	// sign-ins that ask the provider or AWS.
+	// callers limits authenticated callers, strangers others by address, freezes freezes by others,
+	// and signIns sign-ins that call the provider or AWS.
 	callers, strangers, freezes, signIns *limits
-	// tokens caches those known to be valid; searches limits how often they are read again.
+	// tokens caches valid tokens; searches limits how often they are read again.
 	tokens   tokenSet
 	searches *rate.Limiter
-	// freeze is the operation that no limit of calls holds up.
+	// freeze is the operation exempt from limits.
 	freeze   ops.Info
 	signIn   *provider
 	verified verified
 	stateKey []byte
-	// links are sign-in links for browsers of the owner, browsers those that are signed in.
+	// links holds sign-in links of the owner, browsers signed-in browsers.
 	links, browsers secrets
-	// streams is how many listen to events, by caller and in all.
+	// streams counts event streams by caller.
 	streams   map[string]int
 	streaming int
 	mu        sync.Mutex
-	// secrets are the paths whose answers hold a secret.
+	// secrets holds the paths with secret responses.
 	secrets map[string]bool
 }
 
-// New returns the handler of the API: /api/v1/…, /auth/… and /openapi.json. It takes no other
-// path. The caller serves it with timeouts for headers and idle connections, and over TLS
-// wherever it listens on more than loopback.
+// New returns the handler of the API: /api/v1/…, /auth/… and /openapi.json. It serves no other
+// path. The caller must set timeouts for headers and idle connections, and use TLS unless it
+// listens only on loopback.
 //
-// Every call of the API needs a credential, wherever it comes from: the owner token, a token of
-// the state, an ID token of the sign-in provider, or the session of a browser. The OpenAPI
-// document is public: it is the same for every service of a version.
+// Every API call needs a credential, from any address: the owner token, a token of the state, an ID
+// token of the sign-in provider, or a browser session. The OpenAPI document is public, because it
+// is the same for every service of a version.
 func New(o Options) (*Server, error) {
 	if o.Process == nil || o.State == nil {
 		return nil, errors.New("serve the API: it needs the process of a service and its open state")
@@ -182,7 +180,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// methodsAt are the methods by which there is something at the path of a request.
+// methodsAt returns the methods allowed at the path of a request.
 func methodsAt(mux *http.ServeMux, r *http.Request) (out []string) {
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
 		asked := *r

@@ -30,7 +30,7 @@ import (
 
 var update = flag.Bool("update", false, "write the OpenAPI document again")
 
-// settings are those of the tests: two teams, one person for each role.
+// settings are the settings of the tests: two teams, one person per role.
 const settings = `
 identity: root
 approvals: {accept: [self-declared]}
@@ -48,7 +48,7 @@ budgets:
 gate: {ask_over: 1000000}
 `
 
-// service is a server over a state of its own.
+// service is a server with its own state.
 type service struct {
 	*httptest.Server
 	tb    testing.TB
@@ -56,7 +56,7 @@ type service struct {
 	state *store.Store
 	req   *runtime.Request
 	log   *syncBuffer
-	// tokens are those of people, by their names.
+	// tokens holds people's tokens by name.
 	tokens map[string]string
 }
 
@@ -72,7 +72,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 }
 func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
 
-// start serves a state with a configuration; with tokens for everybody where wanted.
+// start serves a state with a configuration, optionally with tokens for everybody.
 func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *service {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -131,10 +131,10 @@ func start(tb testing.TB, yaml string, tokens bool, change func(*api.Options)) *
 	return s
 }
 
-// owner is the user of the service among the callers of tests.
+// owner names the user of the service among the tests' callers.
 const owner = "the owner"
 
-// token makes a token as the person that it speaks for would.
+// token creates a token as its person would.
 func (s *service) token(name string, roles ...string) string {
 	s.tb.Helper()
 	req := s.req.Fresh()
@@ -172,7 +172,7 @@ func with(header, value string) option {
 	}
 }
 
-// call makes a call as a person; without a name no one is signed in.
+// call makes a call as a person; unauthenticated without a name.
 func (s *service) call(name, method, path, body string, options ...option) answered {
 	s.tb.Helper()
 	var in io.Reader
@@ -220,7 +220,7 @@ func (s *service) curfew(args ...string) string {
 	return out.String()
 }
 
-// ask files a request for approval of a team.
+// ask files a request for approval for a team.
 func (s *service) ask(by, team string, n int) string {
 	s.tb.Helper()
 	r, err := approval.Desk{
@@ -235,7 +235,7 @@ func (s *service) ask(by, team string, n int) string {
 	return r.ID
 }
 
-// calls are one call of every operation; %s is the id of a request.
+// calls returns one call of every operation; %s is replaced by a request ID.
 func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } {
 	t.Helper()
 	var doc struct {
@@ -282,7 +282,7 @@ func calls(t *testing.T, spec []byte) []struct{ method, path, id, body string } 
 	return out
 }
 
-// least are the least roles of the operations, apart from the table of the server.
+// least holds the lowest role of each operation, independent of the server's table.
 var least = map[string][]string{
 	"viewer": {
 		"list-accounts", "list-resources", "get-resource", "get-resource-history", "list-findings", "get-finding",
@@ -311,8 +311,8 @@ var least = map[string][]string{
 	},
 }
 
-// TestRoles calls every operation as everybody: who has not its role gets 403, a call without a token 401,
-// and who has it anything else.
+// TestRoles calls every operation as everybody: without the role it is 403, without a token 401,
+// and otherwise another status.
 func TestRoles(t *testing.T) {
 	s := start(t, settings, true, nil)
 	roleOf := map[string]string{}
@@ -349,8 +349,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestViewerChangesNothing: every mutation is 403, and leaves nothing but its record.
-func TestViewerChangesNothing(t *testing.T) {
+// TestViewerCannotChange checks that every mutation is 403 and has no effect except its record.
+func TestViewerCannotChange(t *testing.T) {
 	s := start(t, settings, true, nil)
 	n := 0
 	for _, c := range calls(t, []byte(s.call("", "GET", "/openapi.json", "").body)) {
@@ -371,7 +371,7 @@ func TestViewerChangesNothing(t *testing.T) {
 	}
 }
 
-// TestRoleIsLimitedToTeam: what belongs to another team is neither shown nor changed.
+// TestRoleIsLimitedToTeam checks that things of other teams are neither shown nor changed.
 func TestRoleIsLimitedToTeam(t *testing.T) {
 	s := start(t, settings, true, nil)
 	vision, speech, nobody := s.ask("root", "vision", 1), s.ask("root", "speech", 1), s.ask("root", "", 1)
@@ -411,8 +411,8 @@ func TestRoleIsLimitedToTeam(t *testing.T) {
 	}
 }
 
-// TestApproval: whoever asked does not approve, under whichever token, and an approval by a
-// token carries the word of the service.
+// TestApproval checks that requesters cannot approve under any token, and that an approval by a
+// token is attested by the service.
 func TestApproval(t *testing.T) {
 	s := start(t, strings.Replace(settings, "  bo: {roles", "  bo: {linux: [bobby], roles", 1), true, nil)
 	for _, asker := range []string{"bo", "bobby", "Bo@example.com"} {
@@ -475,8 +475,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestTokensExpireAndAreRevoked: revoked and expired tokens, roles that were taken away, and texts that are
-// no token open nothing.
+// TestTokensExpireAndAreRevoked checks that revoked and expired tokens, removed roles and invalid
+// tokens give no access.
 func TestTokensExpireAndAreRevoked(t *testing.T) {
 	s := start(t, settings, true, nil)
 	all := s.call("ada", "GET", "/api/v1/tokens", "")
@@ -521,8 +521,8 @@ func TestTokensExpireAndAreRevoked(t *testing.T) {
 	}
 }
 
-// TestDocumentsMatchCommandLine compares what is served with what is printed for
-// the same state.
+// TestDocumentsMatchCommandLine compares responses with the command line's output for the same
+// state.
 func TestDocumentsMatchCommandLine(t *testing.T) {
 	s := start(t, settings, true, nil)
 	s.curfew("scan", "--demo", "--quiet")
@@ -548,7 +548,7 @@ func TestDocumentsMatchCommandLine(t *testing.T) {
 	}
 }
 
-// finding is the id of one finding of the last scan.
+// finding returns the ID of a finding of the last scan.
 func finding(t *testing.T, s *service) string {
 	t.Helper()
 	var doc struct{ Findings []struct{ ID, Rule string } }
@@ -585,7 +585,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := map[string]string{}
-	for name, schema := range spec.Components.Schemas { // generators of clients name types by titles
+	for name, schema := range spec.Components.Schemas { // client generators name types by titles
 		if other, taken := named[schema.Title]; taken ||
 			!regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`).MatchString(schema.Title) {
 			t.Errorf("%s has the title %q, as has %q", name, schema.Title, other)

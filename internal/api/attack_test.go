@@ -20,8 +20,8 @@ import (
 
 const freeze = `{"reason":"x"}`
 
-// TestRefusesCrossOriginRequests: requests that a page of another origin makes, or that reach the server
-// under a name that another party resolves to it, are refused whoever is signed in.
+// TestRefusesCrossOriginRequests checks that requests by pages of other origins, or under a name
+// that someone else resolves to the server, are refused for every caller.
 func TestRefusesCrossOriginRequests(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.PublicURL = "https://curfew.example.com:8443" })
 	host := strings.TrimPrefix(s.URL, "http://")
@@ -84,8 +84,8 @@ func TestRefusesCrossOriginRequests(t *testing.T) {
 	}
 }
 
-// TestOddPaths: paths that could mean another one are refused before anything is looked up.
-func TestOddPaths(t *testing.T) {
+// TestRefusesAmbiguousPaths checks that ambiguous paths are refused before any lookup.
+func TestRefusesAmbiguousPaths(t *testing.T) {
 	s := start(t, settings, true, nil)
 	address := strings.TrimPrefix(s.URL, "http://")
 	for path, want := range map[string]int{
@@ -116,8 +116,8 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// TestLargeAndSlowBodies: a body over 1 MiB and one that does not arrive end the call, and
-// change nothing.
+// TestLargeAndSlowBodies checks that a body over 1 MiB, or one that does not arrive, ends the call
+// without effect.
 func TestLargeAndSlowBodies(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.BodyTime = time.Minute })
 	hurried := start(t, settings, true, func(o *api.Options) { o.BodyTime = 100 * time.Millisecond })
@@ -173,8 +173,8 @@ func TestLargeAndSlowBodies(t *testing.T) {
 	}
 }
 
-// TestIdempotency: a repeated call is answered as before and not carried out again; the key
-// is the caller's own, and for one call.
+// TestIdempotency checks that a repeated call gets the same response and is not executed again, and
+// that keys are per caller and call.
 func TestIdempotency(t *testing.T) {
 	s := start(t, settings, true, nil)
 	path := "/api/v1/resources/sim%2F1%2Fus-east-1%2Finstance%2Fi-1/keep"
@@ -209,8 +209,8 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// TestConcurrentCalls: parallel calls with one key make one keep; parallel calls of many callers on
-// one state are all answered.
+// TestConcurrentCalls checks that parallel calls with one key create one keep, and that parallel
+// calls of many callers are all answered.
 func TestConcurrentCalls(t *testing.T) {
 	s := start(t, settings, true, nil)
 	var wg sync.WaitGroup
@@ -248,7 +248,7 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 }
 
-// TestPages: pages of any size put together are the whole list, and an entity tag answers
+// TestPages checks that pages of any size add up to the whole list, and that an entity tag shows
 // whether it changed.
 func TestPages(t *testing.T) {
 	s := start(t, settings, true, nil)
@@ -306,7 +306,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestRates: who calls too often is told when to call again, and others are not held up.
+// TestRates checks that a caller over the limit is told when to retry, without delaying others.
 func TestRates(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 0.1, 5 })
 	for range 5 {
@@ -328,8 +328,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestFreezeHasNoLimit: whoever may stop all actions can, after too many other calls of theirs and
-// during a flood of guesses from the same address.
+// TestFreezeHasNoLimit checks that a freeze is accepted after too many other calls of the caller,
+// and during a flood of guesses from the same address.
 func TestFreezeHasNoLimit(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 0.01, 3 })
 	for range 5 {
@@ -344,7 +344,7 @@ func TestFreezeHasNoLimit(t *testing.T) {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	// A token that was not seen before has to be looked up.
+	// A new token has to be looked up.
 	late := s.token("olga", "operator")
 	if got := s.call("", "POST", "/api/v1/freezes", `{"reason": "an incident"}`,
 		with("Authorization", "Bearer "+late)); got.status != 200 {
@@ -355,8 +355,8 @@ func TestFreezeHasNoLimit(t *testing.T) {
 	}
 }
 
-// TestFailedCallsAreLogged: what the service could not do is in its log with operation, caller,
-// request and cause, and the answer names the request.
+// TestFailedCallsAreLogged checks that a failure is logged with operation, caller, request and
+// cause, and that the response names the request.
 func TestFailedCallsAreLogged(t *testing.T) {
 	s := start(t, settings, true, nil)
 	if err := s.state.Close(); err != nil {
@@ -367,7 +367,7 @@ func TestFailedCallsAreLogged(t *testing.T) {
 		got.header.Get("Request-Id") != "r-17" {
 		t.Errorf("%d %s, request %q", got.status, got.body, got.header.Get("Request-Id"))
 	}
-	// The key of a call is looked up before the call is made.
+	// The idempotency key is looked up before the call is made.
 	keyed := s.call(owner, "POST", "/api/v1/freezes", `{"reason": "an incident"}`, with("Idempotency-Key", "k-17"))
 	if keyed.status < 500 || !strings.Contains(keyed.body, "to freeze by hand, end every `curfew serve`") {
 		t.Errorf("%d %s", keyed.status, keyed.body)
@@ -381,8 +381,8 @@ func TestFailedCallsAreLogged(t *testing.T) {
 	}
 }
 
-// TestEvents: a stream begins where it is asked to, goes on after the last event that was
-// received, and gives out each entry once; clients are bounded.
+// TestEvents checks that a stream starts at the requested place, resumes after the last received
+// event, sends each entry once, and that clients are bounded.
 func TestEvents(t *testing.T) {
 	done := make(chan struct{})
 	s := start(t, settings, true, func(o *api.Options) {
@@ -454,8 +454,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestNoSecretsInTheLog: tokens stand in no log, no problem and no entry of the audit log.
-func TestNoSecretsInTheLog(t *testing.T) {
+// TestLogsOmitSecrets checks that no log, problem or audit entry contains a token.
+func TestLogsOmitSecrets(t *testing.T) {
 	s := start(t, settings, true, nil)
 	secret := s.tokens["ada"]
 	for _, c := range [][3]string{
@@ -480,13 +480,13 @@ func TestNoSecretsInTheLog(t *testing.T) {
 	}
 }
 
-// entryOf is an entry of the audit log that tells its number.
+// entryOf returns an audit entry with a number.
 func entryOf(n int) action.Entry {
 	return action.Entry{At: time.Now(), Actor: "root", What: action.EventKeep, Because: fmt.Sprint("reason ", n)}
 }
 
-// TestCallersCannotChooseHosts: no text that a caller sends becomes the address of a request that the
-// service makes, in whichever field or parameter.
+// TestCallersCannotChooseHosts checks that no text sent by a caller becomes the address of a
+// request by the service.
 func TestCallersCannotChooseHosts(t *testing.T) {
 	var asked sync.Map
 	canary := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -510,7 +510,7 @@ func TestCallersCannotChooseHosts(t *testing.T) {
 	if err := json.Unmarshal([]byte(spec), &doc); err != nil {
 		t.Fatal(err)
 	}
-	// fields are the names of texts in a body.
+	// fields returns the names of text fields in a body.
 	fields := func(schema json.RawMessage) (out []string) {
 		if schema == nil {
 			return nil

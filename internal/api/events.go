@@ -19,18 +19,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// perCaller bounds the streams of one caller.
-const perCaller = 8
+// maxStreamsPerCaller bounds the streams of one caller.
+const maxStreamsPerCaller = 8
 
-// eventsIn is where a stream begins.
+// eventsIn selects the start of a stream.
 type eventsIn struct {
 	Last string `header:"Last-Event-ID" doc:"The last event that was received; the stream goes on after it."`
-	// After is for clients that send no header of their own.
+	// After is for clients that cannot send a header.
 	After int64 `query:"after" minimum:"-1" default:"-1" doc:"The same as Last-Event-ID; 0 is all events from the beginning, -1 those from now on."`
 	Limit int   `query:"limit" minimum:"0" maximum:"100000" default:"0" doc:"End the stream after so many events; 0 does not."`
 }
 
-// registerEvents adds the stream of the audit log, whose numbers begin at 1 and have no gap.
+// registerEvents adds the stream of the audit log, whose entries are numbered from 1 without gaps.
 func (s *Server) registerEvents() {
 	o := ops.Info{
 		ID: "stream-events", Method: http.MethodGet, Path: "/api/v1/events", Role: approval.RoleViewer,
@@ -68,14 +68,14 @@ func (s *Server) streamEvents(ctx huma.Context, in *eventsIn) {
 	}
 }
 
-// errLimit ends a stream that has sent as many events as were asked for.
+// errLimit ends a stream after the requested number of events.
 var errLimit = errors.New("the stream has sent its events")
 
-// listen takes a place among the streams, where there is one.
+// listen reserves one of the streams, if there is one free.
 func (s *Server) listen(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.streaming >= s.Streams || s.streams[key] >= perCaller {
+	if s.streaming >= s.Streams || s.streams[key] >= maxStreamsPerCaller {
 		return false
 	}
 	s.streaming++
@@ -92,8 +92,8 @@ func (s *Server) leave(key string) {
 	}
 }
 
-// follow writes the entries after a number, and then each as it comes, until the client or
-// the service goes. A client that takes nothing for two heartbeats is let go.
+// follow writes the entries after a number, and then new ones, until the client disconnects or the
+// service ends. A client that reads nothing for two heartbeats is disconnected.
 func (s *Server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter, after int64, limit int) error {
 	if after < 0 {
 		after = 0
@@ -134,7 +134,7 @@ func (s *Server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter,
 				return err
 			}
 			after = e.ID
-			if sent++; sent%pageOfEvents == 0 {
+			if sent++; sent%eventBatchSize == 0 {
 				err = flush()
 			}
 			if sent == limit {
@@ -168,5 +168,5 @@ func (s *Server) follow(ctx context.Context, c *ops.Call, w http.ResponseWriter,
 	}
 }
 
-// pageOfEvents is how many events are sent before the client has to take them.
-const pageOfEvents = 100
+// eventBatchSize is the number of events written before the client has to read them.
+const eventBatchSize = 100

@@ -33,7 +33,7 @@ const (
 	maxKey     = 200
 )
 
-// guard refuses what no call may be, before anything is looked up for it.
+// guard refuses invalid requests before any lookup.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -88,7 +88,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// requestHeader names a request in an answer and in the log of the service.
+// requestHeader identifies a request in the response and in the service's log.
 const requestHeader = "Request-Id"
 
 // request has the log attributes of a request.
@@ -96,7 +96,7 @@ type request struct{ operation, id string }
 
 type requestKey struct{}
 
-// numbered gives a request the id that its client sends, or another one, and answers with it.
+// numbered gives a request its client's ID or a new one, and returns it in the response.
 func (s *Server) numbered(w http.ResponseWriter, r *http.Request) *http.Request {
 	id := r.Header.Get(requestHeader)
 	if !requestID.MatchString(id) {
@@ -108,13 +108,13 @@ func (s *Server) numbered(w http.ResponseWriter, r *http.Request) *http.Request 
 
 var requestID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
-// urgent reports whether a request stops all actions, which no limit of calls holds up.
+// urgent reports whether a request is a freeze, which is exempt from limits.
 func (s *Server) urgent(r *http.Request) bool {
 	return r.Method == s.freeze.Method && r.URL.Path == s.freeze.Path
 }
 
-// unsigned counts a request of which no caller is known. Those that make this service ask others
-// are few.
+// unsigned limits requests without a known caller. Those that cause requests to others have a lower
+// limit.
 func (s *Server) unsigned(w http.ResponseWriter, r *http.Request) *problem {
 	if cheap(r) {
 		return nil
@@ -138,7 +138,7 @@ func (s *Server) Known(r *http.Request) bool {
 	return c != nil && p == nil
 }
 
-// discard takes an answer that is not sent.
+// discard drops a response.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }
@@ -171,8 +171,8 @@ func (s *Server) refused(r *http.Request) *problem {
 	return nil
 }
 
-// oddPath reports whether a path could mean another one to a person: steps upward, empty
-// segments, or characters that are no part of names.
+// oddPath reports whether a path is ambiguous: it goes up, has empty segments, or characters that
+// are not part of names.
 func oddPath(u *url.URL) bool {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(u.EscapedPath(), "/"), "/") {
 		plain, err := url.PathUnescape(segment)
@@ -190,8 +190,8 @@ func oddPath(u *url.URL) bool {
 	return false
 }
 
-// ours reports whether a Host header names this server. A name that a foreign page resolved to
-// this address does not.
+// ours reports whether a Host header names this server, which a name resolved here by a foreign
+// page does not.
 func (s *Server) ours(host string) bool {
 	if s.public != nil && strings.EqualFold(host, s.public.Host) {
 		return true
@@ -219,7 +219,7 @@ func (s *Server) sameOrigin(origin string, r *http.Request) bool {
 	return strings.EqualFold(u.Host, r.Host) && u.Scheme == scheme
 }
 
-// bounded reads the body of a request, at most so much and for so long, and goes on with it.
+// bounded reads the body of a request within limits of size and time, and continues with it.
 func (s *Server) bounded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if r.ContentLength > maxBody {
 		writeProblem(w, problemOf(http.StatusRequestEntityTooLarge, "too_large", "a body is at most 1 MiB", ""))
@@ -248,8 +248,8 @@ func (s *Server) bounded(w http.ResponseWriter, r *http.Request, next http.Handl
 	next.ServeHTTP(w, r)
 }
 
-// mutate carries out a call that may change something: once for each idempotency key, and
-// recorded with who made it.
+// mutate executes a call that may change something: once per idempotency key, and recorded with its
+// caller.
 func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, next http.Handler) {
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxKey {
@@ -296,7 +296,7 @@ func (s *Server) mutate(w http.ResponseWriter, r *http.Request, c *ops.Call, nex
 	}
 	kept := &recorded{ResponseWriter: w, status: http.StatusOK}
 	done := false
-	ctx := context.WithoutCancel(r.Context()) // what was done is recorded although the caller went away
+	ctx := context.WithoutCancel(r.Context()) // the result is recorded even if the caller disconnects
 	defer func() {
 		status := kept.status
 		if !done || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
@@ -331,7 +331,7 @@ func replay(w http.ResponseWriter, old store.Answer) {
 	_, _ = io.WriteString(w, old.Body)
 }
 
-// recorded keeps what is answered.
+// recorded captures a response.
 type recorded struct {
 	http.ResponseWriter
 	status int
@@ -348,5 +348,5 @@ func (r *recorded) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap implements the interface of [http.ResponseController].
 func (r *recorded) Unwrap() http.ResponseWriter { return r.ResponseWriter }

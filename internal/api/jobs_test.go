@@ -24,7 +24,7 @@ import (
 
 const patience = 2 * time.Minute
 
-// works carries the backtests of a service out until its end is called.
+// works runs the backtests of a service until end is called.
 func (s *service) works() (end func()) {
 	ctx, cancel := context.WithCancel(s.tb.Context())
 	var wg sync.WaitGroup
@@ -40,7 +40,7 @@ func (s *service) works() (end func()) {
 	return end
 }
 
-// job is the one backtest of an answer.
+// job returns the only backtest of a response.
 func job(t *testing.T, a answered) view.BacktestJob {
 	t.Helper()
 	var doc view.Backtests
@@ -66,7 +66,7 @@ func (s *service) until(t *testing.T, id string, states ...string) view.Backtest
 	return j
 }
 
-// traced is the configuration of the tests with a folder of traces, which it returns.
+// traced returns a configuration with a folder of traces, and the folder.
 func traced(t *testing.T) (yaml, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -91,7 +91,7 @@ policies:
       - do: stop
 `
 
-// TestBacktests: the service replays as the command line does.
+// TestBacktests checks that the service replays like the command line.
 func TestBacktests(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)
@@ -150,7 +150,7 @@ func TestBacktests(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", body, got.status, got.body, want)
 		}
 	}
-	// What cannot be replayed fails with its cause, and has no result.
+	// A backtest that fails states the cause and has no result.
 	if err := os.WriteFile(filepath.Join(dir, "empty.csv"), []byte("resource,time,gpu_util\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestBacktests(t *testing.T) {
 	}
 }
 
-// slow writes a trace that takes a while to replay, and returns its name.
+// slow writes a trace that takes a while to replay.
 func slow(t *testing.T, dir string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -186,7 +186,8 @@ func slow(t *testing.T, dir string) string {
 	return "slow.csv.gz"
 }
 
-// TestBacktestsAreCanceled: by who asked for them or an operator, waiting or under way.
+// TestBacktestsAreCanceled checks cancellation by the requester or an operator, while waiting or
+// running.
 func TestBacktestsAreCanceled(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)
@@ -203,7 +204,7 @@ func TestBacktestsAreCanceled(t *testing.T) {
 	end := s.works()
 	s.until(t, runs.ID, "running", "done")
 	got := s.call("olga", "POST", "/api/v1/backtests/"+runs.ID+"/cancel", "")
-	if got.status != 200 && got.status != 409 { // it may have been done by then
+	if got.status != 200 && got.status != 409 { // it may have finished by then
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	was := job(t, s.call("vi", "GET", "/api/v1/backtests/"+runs.ID, ""))
@@ -213,7 +214,7 @@ func TestBacktestsAreCanceled(t *testing.T) {
 	if again := s.call("ned", "POST", "/api/v1/backtests/"+waits.ID+"/cancel", ""); again.status != 409 {
 		t.Errorf("canceled twice: %d", again.status)
 	}
-	// It goes on with the next one.
+	// The service continues with the next one.
 	next := job(t, s.call("ned", "POST", "/api/v1/backtests", `{"trace":"gpus.csv.gz"}`))
 	s.until(t, next.ID, "done")
 	end()
@@ -224,14 +225,14 @@ func TestBacktestsAreCanceled(t *testing.T) {
 	}
 }
 
-// TestBacktestsSurviveARestart: one that was under way when the service ended is run again
-// and says so, whether the service had time to give it back or not; one that ends every
-// process that runs it is given up.
-func TestBacktestsSurviveARestart(t *testing.T) {
+// TestBacktestsSurviveRestart checks that a backtest running when the service ended is restarted
+// with a note, whether or not the service could release it; one that kills every process is given
+// up.
+func TestBacktestsSurviveRestart(t *testing.T) {
 	yaml, _ := traced(t)
 	s := start(t, yaml, true, nil)
 	ctx, jobs := t.Context(), s.state.Backtests()
-	// What a process that was killed leaves behind: a running backtest and a lease that expires.
+	// The leftovers of a killed process: a running backtest and an expiring lease.
 	die := func(id string, times int) {
 		t.Helper()
 		for n := range times {
@@ -280,7 +281,8 @@ func TestBacktestsSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestBills: the API and the command line return the same bill, and only files that may be read.
+// TestBills checks that the API and the command line return the same bill, and that only permitted
+// files are read.
 func TestBills(t *testing.T) {
 	yaml, dir := traced(t)
 	s := start(t, yaml, true, nil)
@@ -355,7 +357,7 @@ func TestBills(t *testing.T) {
 		t.Errorf("the same name again: %d %s", named.status, named.body)
 	}
 	shown := s.call("vi", "GET", "/api/v1/bills?since=2026-10-01&until=2026-11-01", "")
-	// The command line imports the same bill into a state of its own.
+	// The command line imports the same bill into another state.
 	var out, failed bytes.Buffer
 	if exit := cli.Run(t.Context(), cli.Process{
 		Args: []string{
@@ -383,8 +385,8 @@ func TestBills(t *testing.T) {
 	}
 }
 
-// TestSettings: versions follow one another, a stale one is refused, what would lock everybody
-// out too, and the newest binds at once.
+// TestSettings checks that versions are consecutive, that a stale version and one that would lock
+// everybody out are refused, and that the newest applies at once.
 func TestSettings(t *testing.T) {
 	s := start(t, settings, true, nil)
 	set := func(who, text string, last int) answered {
@@ -438,7 +440,7 @@ func TestSettings(t *testing.T) {
 		`"actor": "ada"`) != 2 {
 		t.Errorf("the audit log: %s", audit)
 	}
-	// Of several at once one is set.
+	// One of several concurrent versions is set.
 	var mu sync.Mutex
 	statuses := map[int]int{}
 	var wg sync.WaitGroup
@@ -457,7 +459,7 @@ func TestSettings(t *testing.T) {
 	if all, err := s.state.Settings().Versions(t.Context(), runtime.SettingsKind); err != nil || len(all) != 3 {
 		t.Errorf("%d versions, %v", len(all), err)
 	}
-	// A version without ada's role binds at once.
+	// A version without ada's role applies at once.
 	if got := set("ada", strings.ReplaceAll(shared, "ada: {roles: [admin, approver]}",
 		"ada: {roles: [viewer]}\n  root: {roles: [admin]}"), 3); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// maxCallers bounds the callers whose rates are remembered.
+	// maxCallers bounds the callers with remembered rates.
 	maxCallers = 10_000
-	// forgetInterval is the shortest time between two searches for callers to forget.
+	// forgetInterval is the minimum time between two cleanups.
 	forgetInterval = time.Second
 )
 
-// limits are how often each caller may call.
+// limits holds the rate limits of callers.
 type limits struct {
 	rate  rate.Limit
 	burst int
 
 	mu sync.Mutex
 	of map[string]*rate.Limiter
-	// rest is shared by those who come when maxCallers are remembered.
+	// rest is shared by new callers once maxCallers are remembered.
 	rest    *rate.Limiter
 	forgets *rate.Limiter
 }
 
-// newLimits lets each caller make so many calls a second, and so many at once.
+// newLimits limits each caller to a rate per second and a burst.
 func newLimits(perSecond float64, burst int) *limits {
 	l := &limits{rate: rate.Limit(perSecond), burst: max(burst, 1), of: map[string]*rate.Limiter{}}
 	l.forgets = rate.NewLimiter(rate.Every(forgetInterval), 1)
@@ -38,7 +38,7 @@ func newLimits(perSecond float64, burst int) *limits {
 	return l
 }
 
-// limiter returns that of a caller.
+// limiter returns the limiter of a caller.
 func (l *limits) limiter(key string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,11 +56,11 @@ func (l *limits) limiter(key string) *rate.Limiter {
 	return one
 }
 
-// allow takes a call of a caller into account; its problem says when to call again.
+// allow counts a call of a caller; its problem says when to retry.
 func (l *limits) allow(w http.ResponseWriter, key string) *problem {
 	one := l.limiter(key)
-	// A reservation that is canceled while others are made is not given back whole: a flood would
-	// take the turns of all who come after it.
+	// A canceled reservation is not fully returned while others are made: a flood would use up the
+	// turns of later callers.
 	if one.Allow() {
 		return nil
 	}
@@ -72,10 +72,11 @@ func tooMany(w http.ResponseWriter, wait time.Duration) *problem {
 	return problemOf(http.StatusTooManyRequests, "too_many", "too many calls", "call again after Retry-After seconds")
 }
 
-// networkBits is how much of an IPv6 address counts as one: a subscriber has at least as much.
+// networkBits is the prefix of an IPv6 address that counts as one caller, the minimum of a
+// subscriber.
 const networkBits = 64
 
-// network is where a request comes from: an address, or for IPv6 its network.
+// network returns the origin of a request: an address, or for IPv6 its network.
 func network(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

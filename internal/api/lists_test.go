@@ -17,7 +17,7 @@ type item struct {
 	ID, Kind, Account, Region, Team string
 }
 
-// items are those of a list of resources or of findings.
+// items parses a list of resources or findings.
 func items(t *testing.T, body string) []item {
 	t.Helper()
 	var doc struct {
@@ -46,9 +46,9 @@ func items(t *testing.T, body string) []item {
 	return out
 }
 
-// TestFilteredLists: resources and findings by every filter, in pages of any size, equal a plain
-// filter over the whole list, for a caller who may see all and for one who may see one team. A
-// resource that a caller may not see is no cursor for that caller either.
+// TestFilteredLists compares every filter of resources and findings, in pages of any size, with a
+// plain filter over the whole list, for callers who may see everything or one team. A hidden
+// resource is not a valid cursor either.
 func TestFilteredLists(t *testing.T) {
 	yaml := settings + "serve: {skip_audits: true}\n"
 	s := start(t, yaml, true, nil)

@@ -35,7 +35,7 @@ func (s *Server) register() {
 	s.registerEvents()
 }
 
-// describe returns an operation as the framework takes it: only callers with its role pass.
+// describe converts an operation for the framework: only callers with its role pass.
 func (s *Server) describe(o ops.Info, contentType string) huma.Operation {
 	collection, _, _ := strings.Cut(strings.TrimPrefix(o.Path, "/api/v1/"), "/")
 	event := huma.Schema{Type: huma.TypeString}
@@ -98,7 +98,7 @@ func headers(r ops.Reply[any]) map[string]string {
 	return out
 }
 
-// callKey finds the call of a request in its context.
+// callKey is the context key of a request's call.
 type callKey struct{}
 
 func callOf(ctx context.Context) *ops.Call {

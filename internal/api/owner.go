@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	// linkFor is how long a sign-in link counts.
-	linkFor = 10 * time.Minute
-	// maxOwned bounds the sign-in links, and the browsers of the owner, that count at once.
-	maxOwned = 100
-	// browserPrefix begins what a browser of the owner is known by.
+	// linkLifetime is the lifetime of a sign-in link.
+	linkLifetime = 10 * time.Minute
+	// maxOwnerSessions bounds the valid sign-in links and browsers of the owner.
+	maxOwnerSessions = 100
+	// browserPrefix is the prefix of credentials of the owner's browsers.
 	browserPrefix = identity.TokenPrefix + "browser_"
-	// linkPath is where a sign-in link leads, and landing where a browser goes from there.
+	// linkPath is the path of sign-in links, landing the page shown next.
 	linkPath = "/auth/once"
 	landing  = "/"
 )
 
-// secrets are random texts that count for a while. Only their hashes are kept, and they end with
-// the process.
+// secrets holds random texts with a limited lifetime. Only their hashes are stored, in memory.
 type secrets struct {
 	mu sync.Mutex
 	of map[[sha256.Size]byte]time.Time
 }
 
-// add makes a secret that counts until a time. The one that ends first makes room for it.
+// add creates a secret that is valid until a time. At capacity it replaces the one that expires
+// first.
 func (s *secrets) add(until time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
 		s.of = map[[sha256.Size]byte]time.Time{}
 	}
-	for len(s.of) >= maxOwned {
+	for len(s.of) >= maxOwnerSessions {
 		var first [sha256.Size]byte
 		var ends time.Time
 		for hash, at := range s.of {
@@ -58,7 +58,7 @@ func (s *secrets) add(until time.Time) string {
 	return text
 }
 
-// has reports whether a secret counts at a time.
+// has reports whether a secret is valid at a time.
 func (s *secrets) has(text string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *secrets) has(text string, now time.Time) bool {
 	return ok && now.Before(until)
 }
 
-// take reports whether a secret counts at a time, and ends it.
+// take reports whether a secret is valid at a time, and invalidates it.
 func (s *secrets) take(text string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,15 +76,15 @@ func (s *secrets) take(text string, now time.Time) bool {
 	return ok && now.Before(until)
 }
 
-// registerOwner adds what the owner of the service signs in by.
+// registerOwner adds the endpoints for signing in as owner.
 func (s *Server) registerOwner(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+client.OwnerProofPath, s.proveOwner)
 	mux.HandleFunc("POST "+client.OwnerLinkPath, s.newLink)
 	mux.HandleFunc("GET "+linkPath, s.useLink)
 }
 
-// cheap reports whether a request without a caller is answered from memory. Such requests are
-// counted against no address: those of other users of the machine come from the same one.
+// cheap reports whether a request without a caller is answered from memory. Such requests are not
+// limited by address, which other users of the machine share.
 func cheap(r *http.Request) bool {
 	switch r.URL.Path {
 	case client.OwnerProofPath, client.OwnerLinkPath, linkPath, "/openapi.json":
@@ -93,8 +93,8 @@ func cheap(r *http.Request) bool {
 	return false
 }
 
-// proveOwner proves to a client that this server knows the owner token, before the client sends
-// it. The proof is for the address of the connection, so that no one can pass it on.
+// proveOwner proves to a client that this server knows the owner token, before the client sends it.
+// The proof covers the address of the connection, so that it cannot be relayed.
 func (s *Server) proveOwner(w http.ResponseWriter, r *http.Request) {
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	nonce := r.URL.Query().Get("nonce")
@@ -121,18 +121,19 @@ func (s *Server) newLink(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(client.OwnerLink{Path: s.Link(), ExpiresIn: int(linkFor / time.Second)})
+	_ = json.NewEncoder(w).Encode(client.OwnerLink{Path: s.Link(), ExpiresIn: int(linkLifetime / time.Second)})
 }
 
-// Link returns the path of a new sign-in link, which signs one browser in as the owner of the
+// Link returns the path of a new sign-in link, which signs in one browser as the owner of the
 // service, once and within ten minutes.
 func (s *Server) Link() string {
-	return linkPath + "?code=" + s.links.add(s.Now().Add(linkFor))
+	return linkPath + "?code=" + s.links.add(s.Now().Add(linkLifetime))
 }
 
-// useLink signs a browser in by a link.
+// useLink signs in a browser by a link.
 func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
-	if purpose := r.Header.Get("Sec-Purpose"); strings.HasPrefix(purpose, "prefetch") { // no one has followed it yet
+	// a prefetch does not use the link
+	if purpose := r.Header.Get("Sec-Purpose"); strings.HasPrefix(purpose, "prefetch") {
 		writeProblem(w, problemOf(http.StatusForbidden, "not_signed_in",
 			"a link that signs in is not fetched ahead", ""))
 		return
@@ -154,7 +155,7 @@ func (s *Server) useLink(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, landing, http.StatusSeeOther)
 }
 
-// startBrowser signs a browser in as the owner of the service, and records by what.
+// startBrowser signs in a browser as the owner of the service, and records how.
 func (s *Server) startBrowser(w http.ResponseWriter, r *http.Request, because string) *problem {
 	entry := action.Entry{
 		At:      s.Process.Now().UTC(),
@@ -170,7 +171,7 @@ func (s *Server) startBrowser(w http.ResponseWriter, r *http.Request, because st
 	return nil
 }
 
-// owner is the user of the service as a caller.
+// owner returns the user of the service as a caller.
 func owner(req *runtime.Request, cfg config.Config) (approval.Person, error) {
 	who, err := req.Declared(cfg)
 	who.Proof.Kind, who.Proof.Detail = approval.OwnerToken, "verified by the service"

@@ -17,9 +17,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestEveryCallNeedsACredential: from this machine too, and also when there is no token, when the
-// only one has expired and when it was revoked.
-func TestEveryCallNeedsACredential(t *testing.T) {
+// TestCallsNeedCredential covers calls from this machine, and servers without a token or with
+// an expired or revoked one.
+func TestCallsNeedCredential(t *testing.T) {
 	s := start(t, settings, false, nil)
 	all := calls(t, []byte(s.call("", "GET", "/openapi.json", "").body))
 	if len(all) < 60 {
@@ -62,8 +62,8 @@ func TestEveryCallNeedsACredential(t *testing.T) {
 	}
 }
 
-// TestOwnerToken: its holder may do what the user of the service may, under the service's name,
-// which proves no person; it ends with its file.
+// TestOwnerToken checks that its bearer acts as the user of the service, under the service's name,
+// which identifies no person, and that it is invalid without its file.
 func TestOwnerToken(t *testing.T) {
 	s := start(t, strings.Replace(settings, "approvals: {accept: [self-declared]}\n", "", 1), false, nil)
 	if got := s.call(owner, "POST", "/api/v1/freezes", `{"reason":"x"}`); got.status != 200 ||
@@ -118,8 +118,8 @@ func TestOwnerToken(t *testing.T) {
 	}
 }
 
-// TestSignInLink: it is given for the owner token alone, counts once and for ten minutes, and
-// signs a browser in until that signs out.
+// TestSignInLink checks that a link is issued only for the owner token, is valid once and for ten
+// minutes, and signs in a browser until it signs out.
 func TestSignInLink(t *testing.T) {
 	now := time.Now()
 	s := start(t, settings, true, func(o *api.Options) { o.Now = func() time.Time { return now } })
@@ -197,7 +197,7 @@ func TestSignInLink(t *testing.T) {
 	}
 }
 
-// TestProofOfOwner: the service answers a nonce by the owner token and the address at which it has
+// TestProofOfOwner checks the response to a nonce, computed from the owner token and the address of
 // the connection.
 func TestProofOfOwner(t *testing.T) {
 	s := start(t, settings, false, nil)

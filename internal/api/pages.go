@@ -16,26 +16,26 @@ import (
 	"github.com/curfew-dev/curfew/internal/ops"
 )
 
-// SignInPath is the page at which people sign in.
+// SignInPath is the path of the sign-in page.
 const SignInPath = "/sign-in"
 
-// pagePolicy is the content security policy of pages: everything is of this server, no script is
-// in a page, and no other site shows one in a frame.
+// pagePolicy is the content security policy of pages: all content is from this server, no inline
+// scripts, and no framing.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // Visit is one request of a page.
 type Visit struct {
-	// Call is the call of the person who is signed in; nil where no one is.
+	// Call is the call of the signed-in person; nil if there is none.
 	Call *ops.Call
-	// Refusal is why the request is not served; nil where it is.
+	// Refusal is the reason why the request is not served; nil if it is.
 	Refusal *Refusal
-	// session is the cookie of the visitor.
+	// session is the visitor's cookie.
 	session string
 }
 
-// FormToken returns the token that a form of the session has to send; empty without a session. It
-// differs each time, so that nothing can be learned of it from the sizes of compressed pages.
+// FormToken returns the token that a form of the session must send; empty without a session. It
+// differs each time, so that the sizes of compressed pages reveal nothing.
 func (v Visit) FormToken() string {
 	if v.session == "" {
 		return ""
@@ -47,7 +47,7 @@ func (v Visit) FormToken() string {
 	return base64.RawURLEncoding.EncodeToString(out)
 }
 
-// Sent reports whether a token is one of the forms of the session.
+// Sent reports whether a token belongs to a form of the session.
 func (v Visit) Sent(token string) bool {
 	mac := formMAC(v.session)
 	text, err := base64.RawURLEncoding.DecodeString(token)
@@ -58,7 +58,7 @@ func (v Visit) Sent(token string) bool {
 	return hmac.Equal(text[:len(mac)], mac)
 }
 
-// Refusal is why a request was not carried out.
+// Refusal is the reason why a request was not executed.
 type Refusal struct {
 	Status             int
 	Code, Detail, Hint string
@@ -71,18 +71,18 @@ func refusalOf(p *problem) *Refusal {
 	return &Refusal{Status: p.Status, Code: p.Code, Detail: p.Detail, Hint: p.Hint}
 }
 
-// visitKey finds the visit of a request in its context.
+// visitKey is the context key of a request's visit.
 type visitKey struct{}
 
-// VisitOf returns the visit of a request that came through [Server.Pages].
+// VisitOf returns the visit of a request handled by [Server.Pages].
 func VisitOf(ctx context.Context) Visit {
 	v, _ := ctx.Value(visitKey{}).(Visit)
 	return v
 }
 
-// Pages guards pages as the API is guarded. It refuses the same requests, finds out in the same
-// way who calls, and counts calls by the same limits. The pages get each request with its
-// [VisitOf], and say themselves what is refused.
+// Pages guards pages like the API: it refuses the same requests, authenticates in the same way, and
+// applies the same limits. Handlers get each request with its [VisitOf], and show refusals
+// themselves.
 func (s *Server) Pages(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -94,7 +94,7 @@ func (s *Server) Pages(pages http.Handler) http.Handler {
 		}()
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin") // without it a form of the page itself has the origin null
+		h.Set("Referrer-Policy", "same-origin") // without it a form of the same page has the origin null
 		h.Set("Content-Security-Policy", pagePolicy)
 		h.Set("Cache-Control", "no-store")
 		r = s.numbered(w, r)
@@ -111,7 +111,7 @@ func (s *Server) Pages(pages http.Handler) http.Handler {
 	})
 }
 
-// visit finds out who opens a page.
+// visit authenticates the visitor of a page.
 func (s *Server) visit(w http.ResponseWriter, r *http.Request) (v Visit) {
 	if p := s.refused(r); p != nil {
 		return Visit{Refusal: refusalOf(p)}
@@ -128,22 +128,22 @@ func (s *Server) visit(w http.ResponseWriter, r *http.Request) (v Visit) {
 	switch {
 	case p == nil:
 		v.Call = c
-	case p.Status != http.StatusUnauthorized: // else the session has ended, and the page asks to sign in
+	case p.Status != http.StatusUnauthorized: // otherwise the session has ended, and the page asks to sign in
 		v.Refusal = refusalOf(p)
 	}
 	return v
 }
 
-// formMAC returns the secret of the form tokens of a session. It derives from the cookie, which no page
-// of another site can read, so every process that serves the state returns the same one.
+// formMAC returns the secret of a session's form tokens. It derives from the cookie, which pages of
+// other sites cannot read, so that every process that serves the state returns the same one.
 func formMAC(session string) []byte { return sum(session, "curfew.form/v1") }
 
-// keptPrefix begins the cookie of a browser in which a person has given a token. Signing out does
-// not end such a token, and revoking it ends the session.
+// keptPrefix is the prefix of the cookie of a browser signed in by a token. Signing out does not
+// revoke such a token, and revoking it ends the session.
 const keptPrefix = identity.TokenPrefix + "kept_"
 
-// SignIn signs a browser in by a token: the owner token, or one of the state. For the first the
-// browser gets a session of its own, for the second it keeps the token.
+// SignIn signs in a browser by a token: for the owner token the browser gets a session, for a token
+// of the state it stores the token.
 func (s *Server) SignIn(w http.ResponseWriter, r *http.Request, token string) *Refusal {
 	token = strings.TrimSpace(token)
 	if identity.IsOwnerToken(token) {
@@ -178,17 +178,17 @@ func (s *Server) SignOut(w http.ResponseWriter, r *http.Request) *Refusal {
 	return refusalOf(s.endBrowser(w, r))
 }
 
-// HasProvider reports whether people can sign in at a provider.
+// HasProvider reports whether there is a sign-in provider.
 func (s *Server) HasProvider() bool { return s.OIDC.Issuer != "" && s.public != nil }
 
-// Answer is the answer of the API to a call that a page makes for its visitor.
+// Answer is the response of the API to a call made by a page for its visitor.
 type Answer struct {
 	Document []byte
 	Refusal  *Refusal
 }
 
-// Carry makes a call of the API for the visitor of a page, and so under its guard: the roles, the
-// checks of the input, the idempotency key and the audit log are those of any other call.
+// Carry makes an API call for the visitor of a page under the API's guard: roles, input checks,
+// idempotency and audit log apply as for any other call.
 func (s *Server) Carry(r *http.Request, o ops.Info, path string, body []byte, key string) Answer {
 	call, err := http.NewRequestWithContext(r.Context(), o.Method, path, bytes.NewReader(body))
 	if err != nil {
@@ -221,7 +221,7 @@ func (s *Server) Carry(r *http.Request, o ops.Info, path string, body []byte, ke
 	return Answer{Document: got.body.Bytes(), Refusal: refusal}
 }
 
-// taken keeps an answer in memory.
+// taken captures a response in memory.
 type taken struct {
 	header http.Header
 	status int

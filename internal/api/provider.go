@@ -24,35 +24,35 @@ import (
 	"github.com/curfew-dev/curfew/internal/httpclient"
 )
 
-// Bounds of the sign-in provider.
+// Limits of the sign-in provider.
 const (
-	// providerTimeout bounds a call with its repetitions, providerBody its answer.
+	// providerTimeout bounds a call with its retries, providerBody the size of its response.
 	providerTimeout = 10 * time.Second
 	providerBody    = 1 << 20
-	// providerInterval is the shortest time between two fetches, whoever asks: callers who are not
-	// signed in cause them.
+	// providerInterval is the minimum time between two fetches, which unauthenticated callers can
+	// cause.
 	providerInterval = 20 * time.Second
-	// keysFresh is the age from which the keys are fetched again, so that one that the provider
-	// withdrew counts no longer. Keys of an age over keysLimit count no more, where the provider
-	// cannot be asked.
+	// keysFresh is the age at which the keys are fetched again, so that a withdrawn key becomes
+	// invalid. Keys older than keysLimit are invalid if the provider is unreachable.
 	keysFresh = 10 * time.Minute
 	keysLimit = time.Hour
-	// maxKeysOfProvider bounds how many keys are tried, minRSA is the fewest bits of an RSA key.
+	// maxKeysOfProvider bounds the keys that are tried, minRSA is the minimum size of an RSA key in
+	// bits.
 	maxKeysOfProvider = 50
 	minRSA            = 2048
-	// clockSkew is how far ahead the clock of the provider may be.
+	// clockSkew is the maximum lead of the provider's clock.
 	clockSkew = time.Minute
-	// maxSubject bounds a subject (OpenID Connect Core 1.0, 2).
+	// maxSubject bounds a subject in characters (OpenID Connect Core 1.0, 2).
 	maxSubject = 255
 )
 
-// signatures are the algorithms of ID tokens that count. A symmetric one would make the client
-// secret a key, and none is no signature.
+// signatures are the accepted algorithms of ID tokens. A symmetric one would turn the client secret
+// into a key, and "none" is no signature.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
-// provider is the sign-in provider. It is asked for its endpoints and keys when they are needed,
-// once for all callers who wait, and no lock is held meanwhile.
+// provider is the sign-in provider. Endpoints and keys are fetched on demand, once for all waiting
+// callers, without holding a lock.
 type provider struct {
 	OIDC
 	http    *httpclient.Client
@@ -77,8 +77,8 @@ func newProvider(o OIDC, now func() time.Time) *provider {
 	return &provider{OIDC: o, now: now, http: httpclient.New(bounds)}
 }
 
-// metadata returns what is known of the provider. It is asked again where that is old, or where
-// lacks says that something is missing, and never twice within providerInterval.
+// metadata returns the provider's metadata. It is fetched again if it is old or lacks reports that
+// something is missing, but not twice within providerInterval.
 func (p *provider) metadata(ctx context.Context, lacks func(*metadata) bool) (*metadata, error) {
 	if m, settled, err := p.settled(lacks); settled {
 		return m, err
@@ -87,7 +87,7 @@ func (p *provider) metadata(ctx context.Context, lacks func(*metadata) bool) (*m
 		if _, settled, _ := p.settled(lacks); settled { // another call was faster
 			return nil, nil
 		}
-		// It is for all who wait: none of them ends it.
+		// The result is for all waiters, so the context of one must not cancel it.
 		m, err := p.fetch(context.WithoutCancel(ctx))
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *provider) metadata(ctx context.Context, lacks func(*metadata) bool) (*m
 	return p.usable()
 }
 
-// settled returns what is known where the provider is not to be asked now.
+// settled returns the metadata if the provider is not to be queried now.
 func (p *provider) settled(lacks func(*metadata) bool) (m *metadata, settled bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +122,7 @@ func (p *provider) settled(lacks func(*metadata) bool) (m *metadata, settled boo
 	return m, true, err
 }
 
-// usable returns what is known, where it is not too old. The caller holds the lock.
+// usable returns the metadata if it is not too old. The caller holds the lock.
 func (p *provider) usable() (*metadata, error) {
 	if p.known == nil || p.now().Sub(p.known.at) >= keysLimit {
 		return nil, fmt.Errorf("ask the sign-in provider: %w", p.failed)
@@ -130,7 +130,7 @@ func (p *provider) usable() (*metadata, error) {
 	return p.known, nil
 }
 
-// fetch asks for the endpoints and the keys.
+// fetch fetches the endpoints and the keys.
 func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 	m := &metadata{at: p.now()}
 	var doc struct {
@@ -173,7 +173,7 @@ func (p *provider) fetch(ctx context.Context) (*metadata, error) {
 	return m, nil
 }
 
-// get reads a document of the provider, whose names are exact.
+// get reads a document of the provider, whose names are case-sensitive.
 func (p *provider) get(ctx context.Context, address string, doc any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -189,7 +189,7 @@ func (p *provider) get(ctx context.Context, address string, doc any) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("read %s: %w", address, err)
-	case resp.StatusCode != http.StatusOK: // redirects too
+	case resp.StatusCode != http.StatusOK: // including redirects
 		return fmt.Errorf("read %s: it answered %d", address, resp.StatusCode)
 	}
 	if err := json.Unmarshal(text, doc); err != nil {
@@ -212,7 +212,7 @@ func counts(key jose.JSONWebKey) bool {
 	return false
 }
 
-// claims are those of an ID token that are read (OpenID Connect Core 1.0, 2), by their exact names.
+// claims are the claims of an ID token in use (OpenID Connect Core 1.0, 2), by exact name.
 type claims struct {
 	Issuer          string           `json:"iss"`
 	Subject         string           `json:"sub"`
@@ -226,8 +226,7 @@ type claims struct {
 	EmailVerified   bool             `json:"email_verified"`
 }
 
-// verify returns the claims of an ID token that the provider signed for this service and that
-// counts now.
+// verify returns the claims of a valid ID token that the provider signed for this service.
 func (p *provider) verify(ctx context.Context, raw string) (claims, error) {
 	var c claims
 	signed, err := jose.ParseSignedCompact(raw, signatures)
@@ -258,7 +257,7 @@ func (p *provider) verify(ctx context.Context, raw string) (claims, error) {
 	return c, p.check(c)
 }
 
-// check returns an error for wrong claims of a signed token.
+// check validates the claims of a signed token.
 func (p *provider) check(c claims) error {
 	now := p.now()
 	switch {
@@ -280,14 +279,14 @@ func (p *provider) check(c claims) error {
 	return nil
 }
 
-// config returns the OAuth 2 configuration for a browser that signs in.
+// config returns the OAuth 2 configuration for browser sign-ins.
 func (p *provider) config(m *metadata, publicURL string) oauth2.Config {
 	return oauth2.Config{ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.endpoint,
 		RedirectURL: strings.TrimSuffix(publicURL, "/") + "/auth/callback",
 		Scopes:      []string{"openid", "email", "profile"}}
 }
 
-// with returns a context in which the OAuth library uses the one client.
+// with returns a context in which the OAuth library uses the server's HTTP client.
 func (p *provider) with(ctx context.Context) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, p.http.Standard())
 }

@@ -25,7 +25,7 @@ const (
 	keysPath  = "/keys"
 )
 
-// clock is a clock that tests set forth.
+// clock is a clock that tests advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -45,7 +45,7 @@ func signsIn(t *testing.T, i *issuer, change func(*api.Options)) (*service, *clo
 	}), c
 }
 
-// me asks who an ID token is.
+// me queries the identity of an ID token.
 func (s *service) me(token string) answered {
 	return s.call("", "GET", "/api/v1/people/me", "", with("Authorization", "Bearer "+token))
 }
@@ -61,7 +61,7 @@ func signer(t *testing.T, algorithm jose.SignatureAlgorithm, key any, id string)
 	return s
 }
 
-// raw is a token whose claims are a text.
+// raw returns a token with arbitrary claims.
 func raw(t *testing.T, by jose.Signer, claims string) string {
 	t.Helper()
 	signed, err := by.Sign([]byte(claims))
@@ -75,7 +75,7 @@ func raw(t *testing.T, by jose.Signer, claims string) string {
 	return text
 }
 
-// TestChecksIDTokenClaims: a signed token counts by its exact claims alone.
+// TestChecksIDTokenClaims checks that only exact claims make a signed token valid.
 func TestChecksIDTokenClaims(t *testing.T) {
 	i := newIssuer(t)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -155,8 +155,8 @@ func TestChecksIDTokenClaims(t *testing.T) {
 	}
 }
 
-// TestCachesProviderMetadata: once for many callers, and not again for each who sends a key id that
-// it does not have, however many do; callers who are known wait for none of that.
+// TestCachesProviderMetadata checks that metadata is fetched once for many callers, not again for
+// each unknown key ID, and that known callers do not wait for it.
 func TestCachesProviderMetadata(t *testing.T) {
 	i := newIssuer(t)
 	s, c := signsIn(t, i, nil)
@@ -198,7 +198,7 @@ func TestCachesProviderMetadata(t *testing.T) {
 		t.Errorf("unknown keys after 20s: %d fetches, want one more", n)
 	}
 
-	// The provider hangs while a stranger waits for its keys: who is known does not.
+	// While the provider hangs, a stranger waits for its keys, but a known caller does not.
 	c.forward(21 * time.Second)
 	held, release := make(chan struct{}), make(chan struct{})
 	i.set(func() {
@@ -223,8 +223,8 @@ func TestCachesProviderMetadata(t *testing.T) {
 	wg.Wait()
 }
 
-// TestWithdrawnKeys: a key that the provider withdrew counts for ten minutes at most, and no key
-// counts for longer than an hour without the provider.
+// TestWithdrawnKeys checks that a withdrawn key is valid for at most ten minutes, and no key longer
+// than an hour without the provider.
 func TestWithdrawnKeys(t *testing.T) {
 	i := newIssuer(t)
 	s, c := signsIn(t, i, nil)
@@ -262,8 +262,8 @@ func TestWithdrawnKeys(t *testing.T) {
 	}
 }
 
-// TestHostileProvider: no answer of the provider is read beyond 1 MiB, none leads to another host,
-// and what it says of itself has to fit.
+// TestHostileProvider checks that responses are read up to 1 MiB, never lead to another host, and
+// must be consistent.
 func TestHostileProvider(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -336,9 +336,9 @@ func TestHostileProvider(t *testing.T) {
 	}
 }
 
-// TestLimitsUnknownCallersFirst: a flood of tokens that do not count is put off by its address
-// before anything is looked up. Who is known is not held up by it, nor for long who has a new
-// token, and the state is read a few times.
+// TestLimitsUnknownCallersFirst checks that a flood of invalid tokens is limited by address before
+// any lookup, without delaying known callers, or new tokens for long, and with few reads of the
+// state.
 func TestLimitsUnknownCallersFirst(t *testing.T) {
 	s := start(t, settings, true, func(o *api.Options) { o.Rate, o.Burst = 20, 60 })
 	if got := s.call("vi", "GET", "/api/v1/keeps", ""); got.status != 200 {
@@ -391,7 +391,7 @@ func TestLimitsUnknownCallersFirst(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	// Two searches a second, and ten at once.
+	// Two searches a second, with a burst of ten.
 	if most := 12 + 2*int64(time.Since(began)/time.Second+1); lookups.Load() > most {
 		t.Errorf("%d guesses were looked up, at most %d", lookups.Load(), most)
 	}

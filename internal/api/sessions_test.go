@@ -27,7 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
-// TestMain lets this program be the agents, cages and keepers of sessions on this machine.
+// TestMain lets this program act as the agents, cages and keepers of local sessions.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"agent", "cage", "session", "token"}, os.Args[1]) {
 		os.Exit(cli.Run(context.Background(), cli.System("test")))
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// servesLocal is the line by which a service starts sessions on its machine, as the Unix users that
-// it names.
+// servesLocal returns the configuration that lets a service start sessions on its machine, as the
+// named Unix users.
 func servesLocal(t *testing.T) string {
 	t.Helper()
 	one, two := otheruser.Two(t)
@@ -45,8 +45,8 @@ func servesLocal(t *testing.T) string {
 		two.Name, one.Name, otheruser.Shared(t))
 }
 
-// sessionSettings are the settings of the tests on a service that keeps sessions on its machine;
-// serves is the line that lets it start some.
+// sessionSettings returns the settings of tests with local sessions; serves is the line that
+// permits them.
 func sessionSettings(serves string) string {
 	return strings.Replace(settings, "budgets:\n", "budgets:\n  - {id: people, purpose: any, amount: 10000}\n", 1) + `
 sessions: {cloud: local, grace: 1s, max_lease: 24h}
@@ -54,7 +54,7 @@ rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: 
 ` + serves + "\n"
 }
 
-// keeps keeps the sessions of a service until the test ends, and ends them then.
+// keeps runs the keeper of a service's sessions until the test ends, and then ends them.
 func (s *service) keeps() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
 	var wg sync.WaitGroup
@@ -95,12 +95,12 @@ func (s *service) keeps() {
 	})
 }
 
-// run is the one session of an answer.
+// run returns the only session of a response.
 func run(t *testing.T, a answered) view.Run {
 	t.Helper()
 	var doc view.Runs
 	body := a.body
-	if a.status >= 400 { // what was done all the same
+	if a.status >= 400 { // the session may exist all the same
 		var p struct{ Document json.RawMessage }
 		if err := json.Unmarshal([]byte(body), &p); err != nil {
 			t.Fatalf("%d %s: %v", a.status, a.body, err)
@@ -126,8 +126,8 @@ func (s *service) becomes(t *testing.T, name string, states ...string) view.Run 
 	return r
 }
 
-// TestSessionsAsOtherUsers: a session that is asked for by the API is launched, kept, extended and ended
-// by the service, with the caller's name, by roles, and once for each idempotency key.
+// TestSessionsAsOtherUsers checks that a session requested through the API is launched, kept,
+// extended and ended by the service, with the caller's name, by role, and once per idempotency key.
 func TestSessionsAsOtherUsers(t *testing.T) {
 	s := start(t, strings.Replace(sessionSettings(servesLocal(t)), "  bo: {", "  una: {roles: [user]}\n  bo: {", 1),
 		true,
@@ -156,7 +156,7 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		got.code() != "other_session" {
 		t.Errorf("another under its name: %d %s", got.status, got.body)
 	}
-	for _, who := range []string{"vi", "una"} { // who may see it
+	for _, who := range []string{"vi", "una"} { // callers who may see it
 		if got := run(t, s.call(who, "GET", "/api/v1/sessions/"+made.ID+"?hosts=false", "")); got.Name != "demo" ||
 			len(got.Hosts) > 0 {
 			t.Errorf("%s sees %+v", who, got)
@@ -179,7 +179,7 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		len(yours.Runs) != 0 {
 		t.Errorf("those of another user: %+v, %v", yours, err)
 	}
-	for _, who := range []string{"ned", "olga"} { // their own, and as an operator
+	for _, who := range []string{"ned", "olga"} { // the own session, and as an operator
 		before := run(t, s.call("vi", "GET", "/api/v1/sessions/demo", ""))
 		longer := run(t, s.call(who, "POST", "/api/v1/sessions/demo/extend", `{"for":"1h"}`))
 		if got := longer.LeaseUntil.Sub(before.LeaseUntil); got != time.Hour || longer.Gate == nil {
@@ -218,14 +218,14 @@ func TestSessionsAsOtherUsers(t *testing.T) {
 		!strings.Contains(audit, `"actor": "olga"`) && !strings.Contains(audit, "(olga)") {
 		t.Errorf("the audit log:\n%s", audit)
 	}
-	// Started again it is the next of its name, with its work.
+	// Starting it again continues its name and work.
 	if next := run(t, s.call("ned", "POST", "/api/v1/sessions", `{"name":"demo"}`)); next.Epoch != made.Epoch+1 ||
 		next.ID == made.ID {
 		t.Errorf("%+v", next)
 	}
 }
 
-// journal holds the pages of a log against the whole.
+// journal compares the pages of a log with the whole.
 func (s *service) journal(t *testing.T) {
 	t.Helper()
 	var whole, parts view.SessionLog
@@ -260,9 +260,9 @@ func (s *service) journal(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOtherUsersThatNeedApproval: the answer says so as everywhere, with the session, and starts
-// it once an approver has approved.
-func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
+// TestOtherUsersSessionsNeedApproval checks that the response says so, with the session, and
+// that it starts after approval.
+func TestOtherUsersSessionsNeedApproval(t *testing.T) {
 	yaml := strings.Replace(sessionSettings(servesLocal(t)), "gate: {ask_over: 1000000}", "gate: {ask_over: 0.01}", 1)
 	s := start(t, yaml, true, nil)
 	s.keeps()
@@ -293,8 +293,8 @@ func TestSessionsOfOtherUsersThatNeedApproval(t *testing.T) {
 	s.becomes(t, "costly", "ready")
 }
 
-// TestSessionsOfTeamsAsOtherUsers: a role in one team is for its sessions alone.
-func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
+// TestTeamSessionsAsOtherUsers checks that a role in one team applies only to its sessions.
+func TestTeamSessionsAsOtherUsers(t *testing.T) {
 	// Nothing is launched: without a price the gate asks.
 	s := start(t, settings+"sessions: {cloud: local}\n"+servesLocal(t)+"\n", true, nil)
 	file := func(team string) string {
@@ -343,8 +343,8 @@ func TestSessionsOfTeamsAsOtherUsers(t *testing.T) {
 	}
 }
 
-// TestRefusesLocalSessions: unless local.serve says so, the API starts, extends and starts
-// again none on the machine of the service; those that are there are shown and ended.
+// TestRefusesLocalSessions checks that without local.serve the API neither starts, extends nor
+// restarts sessions on the service's machine, but shows and ends existing ones.
 func TestRefusesLocalSessions(t *testing.T) {
 	s := start(t, sessionSettings(""), true, nil)
 	s.keeps()
@@ -359,7 +359,7 @@ func TestRefusesLocalSessions(t *testing.T) {
 	if got := s.call("ada", "GET", "/api/v1/sessions?all=true", ""); !strings.Contains(got.body, `"runs": []`) {
 		t.Errorf("recorded: %s", got.body)
 	}
-	// One that the user of this machine started.
+	// A session of the user of this machine.
 	own := *s.req.Process
 	own.Storage = runtime.OwnStorage{}
 	req := own.Request()
@@ -388,8 +388,8 @@ func TestRefusesLocalSessions(t *testing.T) {
 	s.becomes(t, "demo", "ended")
 }
 
-// TestPeopleWithoutOtherUser: who has no Unix user in local.users starts no session on the service's
-// machine, and no one starts one as root or as a user that is not there.
+// TestPeopleWithoutOtherUser checks that a person without a Unix user in local.users cannot start
+// sessions on the service's machine, and no one can as root or as a missing user.
 func TestPeopleWithoutOtherUser(t *testing.T) {
 	one := otheruser.One(t)
 	s := start(t,
@@ -411,13 +411,13 @@ func TestPeopleWithoutOtherUser(t *testing.T) {
 	}
 }
 
-// TestServiceWithoutRootStartsNoSessions: a service that cannot become another user starts and
-// extends none on its machine, whatever its configuration says.
-func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
+// TestServiceNeedsRootForSessions checks that a service that cannot change its user neither
+// starts nor extends sessions on its machine, whatever its configuration says.
+func TestServiceNeedsRootForSessions(t *testing.T) {
 	if os.Geteuid() == 0 {
 		one := otheruser.One(t)
 		c := one.Command(t.Context(), nil, otheruser.Program(t, "/proc/self/exe"),
-			"-test.run=^TestServiceWithoutRootStartsNoSessions$", "-test.v")
+			"-test.run=^TestServiceNeedsRootForSessions$", "-test.v")
 		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 			t.Errorf("as %s: %v\n%s", one.Name, err, out)
 		}
@@ -434,10 +434,10 @@ func TestServiceWithoutRootStartsNoSessions(t *testing.T) {
 	}
 }
 
-// TestOtherUsersSessionReachesNothing: what a session runs is the person's Unix user, with nothing of
-// the service in reach; it saves and restores by itself; and where it stops its agent and reports
-// in its name, it keeps neither itself nor another session from ending.
-func TestOtherUsersSessionReachesNothing(t *testing.T) {
+// TestOtherUsersSessionIsIsolated checks that a session runs as the person's Unix user without
+// access to the service, that it is saved and restored, and that by stopping its agent and forging
+// reports it cannot keep itself or another session from ending.
+func TestOtherUsersSessionIsIsolated(t *testing.T) {
 	t.Setenv("CURFEW_OIDC_SECRET", "hush")
 	one, two := otheruser.Two(t)
 	dir := otheruser.Shared(t)
@@ -480,7 +480,7 @@ func TestOtherUsersSessionReachesNothing(t *testing.T) {
 		strings.Contains(string(text), "hush") {
 		t.Fatalf("%s", text)
 	}
-	// Saved and restored by its user: the link as a link.
+	// Saved and restored by its user, with the link as a link.
 	if got := s.call("ned", "POST", "/api/v1/sessions/demo/down", `{}`); got.status != 200 {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
@@ -501,7 +501,7 @@ func TestOtherUsersSessionReachesNothing(t *testing.T) {
 		out != "kept\n"+state+"/curfew.db\n"+one.Name {
 		t.Errorf("restored: %q", out)
 	}
-	// It stops its agent and lies.
+	// It stops its agent and forges reports.
 	run(t, s.call("una", "POST", "/api/v1/sessions", `{"name":"calm","cpus":1,"lease":"2h"}`))
 	s.becomes(t, "calm", "ready")
 	lie, _ := json.Marshal(map[string]any{
@@ -532,7 +532,7 @@ func TestOtherUsersSessionReachesNothing(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition is true.
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {

@@ -29,24 +29,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// Cookies: the session of a browser, and what a sign-in under way has to come back with.
+// Cookies of a browser session and of a sign-in in progress.
 const (
 	cookieName = "curfew_session"
 	stateName  = "curfew_sign_in"
 )
 
-// Bounds of sign-ins.
+// Limits of sign-ins.
 const (
 	sessionFor = 8 * time.Hour
 	signInFor  = 10 * time.Minute
 	proofAge   = time.Minute
 	minNonce   = 16
 	maxNonce   = 128
-	// signInTimeout bounds what a browser waits for that comes back from the provider.
+	// signInTimeout bounds the response to a browser that returns from the provider.
 	signInTimeout = 15 * time.Second
 )
 
-// callerKey identifies a caller by their proof of identity.
+// callerKey identifies a caller by the proof of identity.
 func callerKey(c *ops.Call) string {
 	return string(c.Who.Proof.Kind) + " " + c.Who.Proof.Subject + " " + c.Who.Name
 }
@@ -56,11 +56,10 @@ func unauthenticated(detail string) *problem {
 		"the owner token of the data directory, as Authorization: Bearer TOKEN")
 }
 
-// challenge is the WWW-Authenticate header for calls without a credential.
+// challenge is the WWW-Authenticate header of calls without a credential.
 const challenge = `Bearer realm="curfew"`
 
-// bearer returns the credential of the Authorization header; ok is false where the header has
-// another form.
+// bearer returns the credential in the Authorization header; ok is false if it has another form.
 func bearer(r *http.Request) (text string, ok bool) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -70,8 +69,8 @@ func bearer(r *http.Request) (text string, ok bool) {
 	return text, strings.EqualFold(scheme, "bearer") && text != ""
 }
 
-// credential returns what a request proves its caller by, and what is wrong where it has nothing
-// of the form. A header counts before a cookie.
+// credential returns the credential of a request, or a problem if it is malformed. A header takes
+// precedence over a cookie.
 func credential(r *http.Request) (string, *problem) {
 	text, ok := bearer(r)
 	if !ok {
@@ -93,9 +92,9 @@ func credential(r *http.Request) (string, *problem) {
 	return "", unauthenticated("the call has no credential")
 }
 
-// authenticate finds out who makes a request. Until that is known, the request counts against the
-// address that it comes from, before anything is looked up or verified for it; a caller whose
-// credential is known already is not held up by others at that address.
+// authenticate determines the caller of a request. Until the caller is known, the request is
+// limited by its address, before any lookup or verification; a caller with a known credential is
+// not affected by others at that address.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call, *problem) {
 	ctx := r.Context()
 	stranger := func(p *problem) (*ops.Call, *problem) {
@@ -141,7 +140,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call
 	}
 	req := s.Process.Request()
 	cfg, _, err := identity.PeopleInForce(ctx, req)
-	if err != nil && owns { // the owner may do everything, whatever the shared settings say
+	if err != nil && owns { // the owner may do everything under any shared settings
 		cfg, err = req.Config()
 	}
 	if err != nil {
@@ -163,8 +162,8 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*ops.Call
 	return c, nil
 }
 
-// tokenOf returns the token of the state that a text is. One that is not known to count is looked
-// for together with all others, and not more often than the limit of such searches.
+// tokenOf returns the token of the state for a text. An unknown one is looked up together with all
+// others, at a limited rate.
 func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Request, text string) (store.Token,
 	*problem) {
 	none := unauthenticated("the token is unknown, expired or revoked")
@@ -192,8 +191,8 @@ func (s *Server) tokenOf(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return store.Token{}, s.failed(ctx, err)
 }
 
-// limitsOf are those of callers who are not known by their credential. To stop all actions has its
-// own: a flood of other calls from the same address does not use them up.
+// limitsOf returns the limits of unauthenticated callers. A freeze has its own, so that a flood of
+// other calls from the same address does not block it.
 func (s *Server) limitsOf(r *http.Request) *limits {
 	if s.urgent(r) {
 		return s.freezes
@@ -201,10 +200,10 @@ func (s *Server) limitsOf(r *http.Request) *limits {
 	return s.strangers
 }
 
-// findTokens reads which tokens count, and reports whether one does.
+// findTokens reads the valid tokens, and reports whether a given one is valid.
 func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, r *http.Request, hash string) (bool,
 	*problem) {
-	if !s.urgent(r) && !s.searches.Allow() { // a freeze is counted by its address already
+	if !s.urgent(r) && !s.searches.Allow() { // a freeze is limited by its address already
 		return false, tooMany(w, time.Second)
 	}
 	turn := s.tokens.turn()
@@ -216,15 +215,15 @@ func (s *Server) findTokens(ctx context.Context, w http.ResponseWriter, r *http.
 	return slices.Contains(all, hash), nil
 }
 
-// tokenSet are the hashes of the tokens that counted when they were read last.
+// tokenSet holds the hashes of the tokens that were valid at the last reading.
 type tokenSet struct {
 	mu sync.Mutex
 	of map[string]bool
-	// turns counts the readings that began; newest is the one that of is from.
+	// turns counts the readings; newest is the one that of comes from.
 	turns, newest int
 }
 
-// turn begins a reading. One that began earlier does not replace what a later one found.
+// turn begins a reading. An earlier one does not replace the result of a later one.
 func (t *tokenSet) turn() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,8 +255,8 @@ func (t *tokenSet) forget(hash string) {
 	delete(t.of, hash)
 }
 
-// serviceRoles are roles as operations know them: any other role decides requests, as an
-// approver does.
+// serviceRoles returns roles as known to operations: any other role decides requests, like an
+// approver.
 func serviceRoles(roles []string) []string {
 	out := make([]string, 0, len(roles))
 	for _, held := range roles {
@@ -272,7 +271,7 @@ func serviceRoles(roles []string) []string {
 	return out
 }
 
-// verified are ID tokens whose signature was verified a short while ago, by their hashes.
+// verified caches the hashes of recently verified ID tokens.
 type verified struct {
 	mu sync.Mutex
 	of map[[sha256.Size]byte]verifiedToken
@@ -284,17 +283,16 @@ type verifiedToken struct {
 }
 
 const (
-	// verifiedFor is how long the signature of an ID token is not verified again, maxVerified how
-	// many are remembered.
-	verifiedFor = time.Minute
-	maxVerified = 1_000
+	// verifiedLifetime is the lifetime of the cache entry, maxVerified the number of entries.
+	verifiedLifetime = time.Minute
+	maxVerified      = 1_000
 )
 
 func (v *verified) get(raw string, now time.Time) (claims, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	one, ok := v.of[sha256.Sum256([]byte(raw))]
-	return one.claims, ok && now.Sub(one.at) < verifiedFor
+	return one.claims, ok && now.Sub(one.at) < verifiedLifetime
 }
 
 func (v *verified) put(raw string, c claims, now time.Time) {
@@ -306,8 +304,8 @@ func (v *verified) put(raw string, c claims, now time.Time) {
 	v.of[sha256.Sum256([]byte(raw))] = verifiedToken{c, now}
 }
 
-// bearerIDToken returns the claims of an ID token that a caller sends with each call. It was made
-// in a sign-in elsewhere, so that this service knows no nonce for it.
+// bearerIDToken returns the claims of an ID token sent with a call. It was issued in a sign-in
+// elsewhere, so that its nonce is unknown here.
 func (s *Server) bearerIDToken(ctx context.Context, w http.ResponseWriter, r *http.Request, raw string) (claims,
 	*problem) {
 	now := s.Now()
@@ -326,8 +324,8 @@ func (s *Server) bearerIDToken(ctx context.Context, w http.ResponseWriter, r *ht
 	return c, nil
 }
 
-// signInIDToken returns the claims of the ID token that ends a sign-in: it has the nonce with which
-// the sign-in began.
+// signInIDToken returns the claims of the ID token that completes a sign-in; it must have the
+// sign-in's nonce.
 func (s *Server) signInIDToken(ctx context.Context, raw, nonce string) (claims, error) {
 	c, err := s.signIn.verify(ctx, raw)
 	if err != nil {
@@ -339,7 +337,8 @@ func (s *Server) signInIDToken(ctx context.Context, raw, nonce string) (claims, 
 	return c, nil
 }
 
-// signedIn is whom claims name. An address counts where the provider has verified it.
+// signedIn returns the person named by claims. An address is used only if the provider has verified
+// it.
 func (s *Server) signedIn(req *runtime.Request, cfg config.Config, c claims) approval.Person {
 	mail := c.Email
 	if !c.EmailVerified {
@@ -348,8 +347,8 @@ func (s *Server) signedIn(req *runtime.Request, cfg config.Config, c claims) app
 	return identity.PersonOfSignIn(req, cfg, s.OIDC.Issuer, c.Subject, mail)
 }
 
-// registerSignIn adds what browsers and AWS identities sign in by. None of it is called with
-// a session, so it is no part of the API.
+// registerSignIn adds the sign-in endpoints for browsers and AWS identities. They are called
+// without a session and thus not part of the API.
 func (s *Server) registerSignIn(mux *http.ServeMux) {
 	mux.HandleFunc("GET /auth/login", s.login)
 	mux.HandleFunc("GET /auth/callback", s.callback)
@@ -357,17 +356,17 @@ func (s *Server) registerSignIn(mux *http.ServeMux) {
 	mux.HandleFunc("POST /auth/aws", s.awsSignIn)
 }
 
-// signingIn is the state of a sign-in under way, which the callback must return. It is a cookie of
-// its own, so that a sign-in that another browser began does not end in this one.
+// signingIn is the state of a sign-in in progress, which the callback must return. It is a separate
+// cookie, so that a sign-in begun in another browser cannot complete in this one.
 type signingIn struct {
 	State, Nonce, Verifier string
-	// Ends is when it counts no more, in seconds since 1970.
+	// Ends is the expiry in Unix seconds.
 	Ends int64
 }
 
-// stateKey is the key by which cookies of sign-ins under way are signed. Processes that serve one
-// sign-in client have one key, that of the client's secret; without a secret each has its own, and
-// a sign-in ends at the process at which it began.
+// stateKey returns the key that signs cookies of sign-ins in progress. It derives from the client
+// secret, so that all processes of one sign-in client share it; without a secret each process has
+// its own, and a sign-in must complete at the process where it began.
 func stateKey(o OIDC) []byte {
 	if o.ClientSecret == "" {
 		return []byte(random())
@@ -381,7 +380,7 @@ func sum(key, text string) []byte {
 	return mac.Sum(nil)
 }
 
-// seal writes a sign-in under way as a cookie.
+// seal encodes a sign-in in progress as a cookie.
 func (s *Server) seal(in signingIn) (string, error) {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -391,7 +390,7 @@ func (s *Server) seal(in signingIn) (string, error) {
 	return payload + "." + base64.RawURLEncoding.EncodeToString(sum(string(s.stateKey), payload)), nil
 }
 
-// unseal reads a cookie that this service signed and that has not ended.
+// unseal decodes a cookie that this service signed and that has not expired.
 func (s *Server) unseal(cookie string) (signingIn, bool) {
 	var in signingIn
 	payload, mac, _ := strings.Cut(cookie, ".")
@@ -413,8 +412,8 @@ func random() string {
 }
 
 func (s *Server) cookie(name, value string, length time.Duration) *http.Cookie {
-	// Lax, because warnings, mails and the provider lead here from other sites. What changes
-	// something is a POST, which needs a token of its form besides.
+	// Lax, because warnings, mails and the provider link here from other sites. Changes require
+	// POST with a form token.
 	c := &http.Cookie{
 		Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: s.public != nil && s.public.Scheme == "https", MaxAge: int(length / time.Second),
@@ -471,7 +470,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, end := context.WithTimeout(r.Context(), signInTimeout)
 	defer end()
-	// It is used up before the provider is asked, whatever comes of it.
+	// It is used up before querying the provider, whatever the result.
 	hash, now := sha256.Sum256([]byte(c.Value)), s.Now().UTC()
 	switch err := s.State.Callers().UseProof(ctx, hex.EncodeToString(hash[:]), now, now.Add(-time.Hour)); {
 	case errors.Is(err, store.ErrUsedProof):
@@ -511,13 +510,13 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, refusal)
 		return
 	}
-	// The session is always a new one: none that the browser had before is kept.
+	// Always a new session: an existing one of the browser is not kept.
 	http.SetCookie(w, s.cookie(stateName, "", 0))
 	http.SetCookie(w, s.cookie(cookieName, secret, sessionFor))
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// session makes a token for a person who has signed in, for a while.
+// session creates a short-lived token for a person who has signed in.
 func (s *Server) session(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string,
 	*problem) {
 	if len(who.Roles) == 0 {
@@ -540,7 +539,7 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// endBrowser ends the session of a browser, where it has one.
+// endBrowser ends the session of a browser, if it has one.
 func (s *Server) endBrowser(w http.ResponseWriter, r *http.Request) *problem {
 	if c, err := r.Cookie(cookieName); err == nil {
 		if session, isBrowser := strings.CutPrefix(c.Value, browserPrefix); isBrowser {
@@ -554,14 +553,14 @@ func (s *Server) endBrowser(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// AWSBinding returns the text that a caller signs to sign in with AWS credentials: the server's
-// public URL and a nonce of the caller's.
+// AWSBinding returns the text signed by a caller to sign in with AWS credentials: the server's
+// public URL and the caller's nonce.
 func AWSBinding(publicURL, nonce string) string {
 	return "curfew.api/v1\n" + strings.TrimSuffix(publicURL, "/") + "\n" + nonce
 }
 
-// awsSignIn takes a presigned call of GetCallerIdentity that names this server and a nonce,
-// once and within a minute, and answers with a token for a while.
+// awsSignIn accepts a presigned GetCallerIdentity call that names this server and a nonce, once and
+// within a minute, and returns a short-lived token.
 func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	if mime, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); mime != "application/json" {
@@ -575,7 +574,7 @@ func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var in map[string]string
-	// This decoder takes no name twice and no NONCE for nonce.
+	// This decoder rejects duplicate names, and does not accept NONCE for nonce.
 	if err := exact.Unmarshal(body, &in); err != nil || len(in) != 2 || len(in["nonce"]) < minNonce ||
 		len(in["nonce"]) > maxNonce {
 		writeProblem(w, problemOf(http.StatusUnprocessableEntity, "invalid",
@@ -603,7 +602,7 @@ func (s *Server) awsSignIn(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// name is the URL that callers sign for this server.
+// name returns the URL that callers sign for this server.
 func (s *Server) name(r *http.Request) string {
 	if s.public != nil {
 		return s.public.Scheme + "://" + s.public.Host

@@ -24,20 +24,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/api"
 )
 
-// issuer is a sign-in provider that holds to PKCE: a code is given out for a challenge, and
-// only who knows what it was made of gets the token.
+// issuer is a sign-in provider that enforces PKCE: it issues a code for a challenge, and the token
+// only for the matching verifier.
 type issuer struct {
 	*httptest.Server
 	t      *testing.T
 	signer jose.Signer
 	key    *rsa.PrivateKey
-	// next are the claims of the next token; asked is the query that the browser was redirected
-	// with.
+	// next are the claims of the next token; asked is the query of the browser's redirect.
 	next  map[string]any
 	asked url.Values
 
 	mu sync.Mutex
-	// keys are published, answers replaces the answer of a path, and fetched counts requests by
+	// keys are published, answers overrides the response of a path, and fetched counts requests by
 	// path.
 	keys    []jose.JSONWebKey
 	answers map[string]http.HandlerFunc
@@ -51,7 +50,7 @@ func (i *issuer) set(change func()) {
 	change()
 }
 
-// handle counts a request, and answers it in its usual way or in the one of the test.
+// handle counts a request, and responds as usual or as the test says.
 func (i *issuer) handle(usual http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.mu.Lock()
@@ -65,7 +64,7 @@ func (i *issuer) handle(usual http.Handler) http.Handler {
 	})
 }
 
-// count is how often a path was asked for.
+// count returns the number of requests for a path.
 func (i *issuer) count(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,7 +124,7 @@ func signerOf(t *testing.T, key *rsa.PrivateKey) jose.Signer {
 	return s
 }
 
-// token is an ID token with usual claims and some others.
+// token returns an ID token with usual claims and overrides.
 func (i *issuer) token(by jose.Signer, claims map[string]any) string {
 	all := map[string]any{
 		"iss": i.URL, "aud": "curfew", "sub": "00u1vi", "iat": time.Now().Unix(),
@@ -148,8 +147,8 @@ people:
   ned: {mail: [ned@example.com], roles: [user]}
 `
 
-// TestIDTokens: only a token of the provider for this service, in its time, names a person,
-// by a subject or by an address that the provider has verified.
+// TestIDTokens checks that only a valid token of the provider for this service identifies a person,
+// by subject or by a verified address.
 func TestIDTokens(t *testing.T) {
 	i := newIssuer(t)
 	s := start(t, signedIn, false, func(o *api.Options) {
@@ -197,8 +196,8 @@ func TestIDTokens(t *testing.T) {
 	}
 }
 
-// TestSignIn carries a sign-in of a browser out, and what an attacker could make of it:
-// another state, a nonce of another sign-in, a session that was there before.
+// TestSignIn runs a browser's sign-in, and attacks on it: another state, the nonce of another
+// sign-in, an existing session.
 func TestSignIn(t *testing.T) {
 	i := newIssuer(t)
 	var later time.Duration
@@ -253,7 +252,7 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
-	// Each of these uses a sign-in up.
+	// Each of these uses up a sign-in.
 	again := func(claims map[string]any, code string) answered {
 		began, asked = begin()
 		if claims != nil {
@@ -324,8 +323,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// newSTS is a stand-in of STS that checks signatures as AWS does: by signing the same call
-// again.
+// newSTS is a fake STS that verifies signatures by signing the same call again.
 func newSTS(t *testing.T, user awssdk.Credentials) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -347,7 +345,7 @@ func newSTS(t *testing.T, user awssdk.Credentials) *httptest.Server {
 	return s
 }
 
-// presigned is a call of GetCallerIdentity that is signed for a binding.
+// presigned returns a GetCallerIdentity call signed for a binding.
 func presigned(t *testing.T, base string, user awssdk.Credentials, binding string, at time.Time) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
@@ -366,7 +364,7 @@ func presigned(t *testing.T, base string, user awssdk.Credentials, binding strin
 	return signed
 }
 
-// TestAWSSignIn: a call that names this server and a nonce is taken once and for a minute;
+// TestAWSSignIn checks that a call naming this server and a nonce is accepted once within a minute;
 // forged, replayed and foreign proofs are not.
 func TestAWSSignIn(t *testing.T) {
 	vi := awssdk.Credentials{AccessKeyID: "AKIAVI", SecretAccessKey: "secret", Source: "vi"}

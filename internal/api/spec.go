@@ -14,17 +14,15 @@ import (
 	"github.com/curfew-dev/curfew/schemas"
 )
 
-// schemaRef begins the references to components.
+// schemaRef is the prefix of references to components.
 const schemaRef = "#/components/schemas/"
 
-// component is the name of a document's schema among the components: "curfew.keeps/v1" is
-// keeps.v1.
+// component returns the component name of a document's schema: keeps.v1 for "curfew.keeps/v1".
 func component(schema string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(schema, "curfew."), "/", ".")
 }
 
-// specOf is the OpenAPI document of the operations, with the schemas of the documents that
-// they answer.
+// specOf returns the OpenAPI document of the operations, with the schemas of their documents.
 func specOf(api huma.API) ([]byte, error) {
 	text, err := json.Marshal(api.OpenAPI())
 	if err != nil {
@@ -72,9 +70,8 @@ func specOf(api huma.API) ([]byte, error) {
 	return []byte(out.String()), nil
 }
 
-// title is the name of a component as generators of clients take it for a type: keeps.v1 is
-// KeepsV1. The titles of the documents' own schemas end in their version, which some generators
-// take for the whole name.
+// title returns a component's type name for client generators: KeepsV1 for keeps.v1. The schemas'
+// own titles end in their version, which some generators use as the whole name.
 func title(name string) string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(name, func(r rune) bool {
@@ -85,8 +82,8 @@ func title(name string) string {
 	return b.String()
 }
 
-// documentSchema reads the schema of a document, and the parts that it defines, with
-// references to components.
+// documentSchema reads the schema of a document and the definitions in it, with references to
+// components.
 func documentSchema(name string) (schema map[string]any, parts map[string]any, err error) {
 	text, err := schemas.Files.ReadFile(name + ".json")
 	if err != nil {
@@ -103,7 +100,7 @@ func documentSchema(name string) (schema map[string]any, parts map[string]any, e
 	return schema, parts, nil
 }
 
-// references are the names of the components that a value refers to.
+// references returns the names of the components that a value refers to.
 func references(v any) map[string]bool {
 	out := map[string]bool{}
 	switch v := v.(type) {

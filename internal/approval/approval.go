@@ -1,6 +1,6 @@
-// Package approval holds requests that a second person has to allow, and makes sure
-// that what is carried out is exactly what was approved: by that plan's hash, up to
-// that amount, before it expires, once, and never by the person who asked.
+// Package approval holds requests that a second person must approve, and ensures that exactly the
+// approved plan is carried out: by its hash, up to the approved amount, before the approval
+// expires, once, and never approved by its requester.
 package approval
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// State is where a request stands.
+// State is the state of a request.
 type State string
 
 // The states.
@@ -21,7 +21,7 @@ const (
 	Denied   State = "denied"
 	Used     State = "used"
 	Expired  State = "expired"
-	Void     State = "void" // what was asked for has changed
+	Void     State = "void" // the requested plan has changed
 )
 
 // Request asks for permission to carry out one plan.
@@ -29,20 +29,19 @@ type Request struct {
 	ID string
 	// Kind is the kind of the request: "fix", "job", "session".
 	Kind string
-	// Subject names it for people: "terminate i-0abc", "job resnet50".
+	// Subject describes it for people: "terminate i-0abc", "job resnet50".
 	Subject string
-	// PlanHash is the hash of exactly what would be carried out.
+	// PlanHash is the hash of the exact plan.
 	PlanHash string
 	// Plan is the plan as JSON, for people to read.
 	Plan string
-	// Amount is the most it may cost; zero where it costs nothing.
+	// Amount is the maximum cost; zero if it costs nothing.
 	Amount money.Amount
-	// Roles of which an approver has to have one; empty means "approver".
+	// Roles of which an approver must have one; empty means "approver".
 	Roles []string
-	// Team is the team that it is for; empty where none is known, and then a role that is
-	// limited to a team does not decide it.
+	// Team is the team that it is for; if empty, a role limited to a team cannot decide it.
 	Team string
-	// Run is the key that the caller gave the run; may be empty.
+	// Run is the caller's key of the run; may be empty.
 	Run     string
 	AskedBy string
 	// AskedProof and Proof are the identity proofs of the requester and the approver.
@@ -56,12 +55,12 @@ type Request struct {
 	Version int64
 }
 
-// Event is the author and time of a change of a request. It is recorded in the audit log with the
-// change, in one transaction.
+// Event is the author and time of a change of a request. It is recorded in the audit log in the
+// same transaction.
 type Event struct {
 	At time.Time
 	By string
-	// Why is the reason for which a request was voided; empty otherwise.
+	// Why is the reason for voiding a request; empty otherwise.
 	Why string
 }
 
@@ -71,16 +70,14 @@ var (
 	ErrConflict = errors.New("the request changed meanwhile")
 )
 
-// Store keeps requests. The implementation is in internal/store, its conformance
-// suite in internal/store/storetest.
+// Store stores requests. The implementation is in internal/store, its conformance suite in
+// internal/store/storetest.
 type Store interface {
-	// PutRequest writes a request whose Version is the one it was read with (0 for a
-	// new one) and its event, both or none, and returns it with the next version;
-	// ErrConflict otherwise.
+	// PutRequest writes a request if its Version is unchanged (0 for a new one), and its event,
+	// both or none, and returns it with the next version; ErrConflict otherwise.
 	PutRequest(ctx context.Context, r Request, e Event) (Request, error)
-	// Request returns the one with that id, or the only one whose id begins so;
-	// ErrNotFound otherwise.
+	// Request returns the request with an ID or a unique prefix of one; ErrNotFound otherwise.
 	Request(ctx context.Context, id string) (Request, error)
-	// Requests returns those of a plan hash, or all when it is empty, newest first.
+	// Requests returns the requests with a plan hash, or all if it is empty, newest first.
 	Requests(ctx context.Context, planHash string) ([]Request, error)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// DefaultRole is the role that an approver needs where a request names none.
+// DefaultRole is the required role of a request without roles.
 const DefaultRole = "approver"
 
-// DefaultExpiry is how long a request can be approved and its approval used.
+// DefaultExpiry is the time in which a request can be approved and its approval used.
 const DefaultExpiry = 24 * time.Hour
 
-// Refusal is why a request cannot be decided or used. It is an answer, not a failure.
+// Refusal is the reason why a request cannot be decided or used. It is a result, not a failure.
 type Refusal struct {
 	// Rule is one of the rules.
 	Rule Rule
@@ -33,15 +33,15 @@ type Rule string
 
 // The rules.
 const (
-	RuleSelf    Rule = "self"    // whoever asked does not decide
-	RuleRole    Rule = "role"    // whoever decides has none of the roles
-	RuleState   Rule = "state"   // it was decided, used or voided already
-	RuleWaits   Rule = "waits"   // no approver has decided yet
+	RuleSelf    Rule = "self"    // the requester cannot decide
+	RuleRole    Rule = "role"    // the approver has none of the roles
+	RuleState   Rule = "state"   // it is already decided, used or void
+	RuleWaits   Rule = "waits"   // not decided yet
 	RuleDenied  Rule = "denied"  // an approver denied it
-	RuleExpired Rule = "expired" // it was not decided, or not used, in time
-	RulePlan    Rule = "plan"    // no request is for exactly this plan
-	RuleAmount  Rule = "amount"  // it costs more than what was approved
-	RuleProof   Rule = "proof"   // the approver's identity is not proven here
+	RuleExpired Rule = "expired" // it was not decided or used in time
+	RulePlan    Rule = "plan"    // no request matches this plan
+	RuleAmount  Rule = "amount"  // it costs more than the approved amount
+	RuleProof   Rule = "proof"   // the approver's identity cannot be verified here
 )
 
 // Error gives the reason.
@@ -51,22 +51,20 @@ func refuse(rule Rule, format string, a ...any) error {
 	return &Refusal{Rule: rule, Why: fmt.Sprintf(format, a...)}
 }
 
-// Desk takes requests, decisions and uses. Random is where ids come from; nil means
-// the system's own.
+// Desk handles requests, decisions and uses. Random is the source of IDs; nil means crypto/rand.
 type Desk struct {
 	Store  Store
 	Random io.Reader
-	// Known returns a person under the name that the configuration has for them now, so that
-	// two accounts of one person are one; nil takes names as they are.
+	// Known returns a person under the currently configured name, so that several accounts of one
+	// person count as one; nil leaves names unchanged.
 	Known func(Person) Person
-	// Check says, as a *Refusal, why the proof of an approved request does not let it be
-	// used; nil takes what stands in the store.
+	// Check returns a *Refusal if the proof of an approved request cannot be accepted; nil accepts
+	// stored proofs.
 	Check func(ctx context.Context, r Request) error
 }
 
-// Ask files a request, or returns the open one for the same plan and asker, so that
-// asking twice is one question. A request whose approval was used, denied, expired or
-// voided does not count: what is asked again is a new question.
+// Ask files a request, or returns the open request with the same plan and requester. A used,
+// denied, expired or void request does not count as open.
 func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error) {
 	if r.PlanHash == "" || strings.TrimSpace(r.AskedBy) == "" {
 		return Request{}, errors.New("ask for an approval: it needs a plan's hash and a requester")
@@ -102,7 +100,7 @@ func (d Desk) Ask(ctx context.Context, r Request, now time.Time) (Request, error
 	return d.Store.PutRequest(ctx, r, Event{At: now, By: r.AskedBy})
 }
 
-// Person is an approver, with the roles that the configuration gives.
+// Person is an approver with the configured roles.
 type Person struct {
 	Name  string
 	Roles []string
@@ -115,8 +113,8 @@ func (r Request) Asker() Person { return Person{Name: r.AskedBy, Proof: r.AskedP
 // Decider returns the approver, without roles.
 func (r Request) Decider() Person { return Person{Name: r.DecidedBy, Proof: r.Proof} }
 
-// Same reports whether two names are one person's: case, and the domain of an address
-// of one of them, make no difference.
+// Same reports whether two names belong to one person: letter case is ignored, and so is the domain
+// if only one of them has one.
 func Same(a, b string) bool {
 	a, b = strings.ToLower(strings.TrimSpace(a)), strings.ToLower(strings.TrimSpace(b))
 	la, da, _ := strings.Cut(a, "@")
@@ -124,25 +122,25 @@ func Same(a, b string) bool {
 	return la == lb && (da == db || da == "" || db == "")
 }
 
-// MaybeSame reports whether two names may be one person's, so that neither decides for the
-// other. In addition to what Same looks at, it ignores invisible characters, that a name
-// is a login of GitHub which is given no other name, and letters that look alike.
+// MaybeSame reports whether two names may belong to one person, so that neither can decide for the
+// other. Unlike Same it also ignores invisible characters, the prefix of an unmapped GitHub login,
+// and similar letters.
 func MaybeSame(a, b string) bool {
-	return Same(bare(a), bare(b)) || Same(Skeleton(a), Skeleton(b))
+	return Same(normalizeName(a), normalizeName(b)) || Same(Skeleton(a), Skeleton(b))
 }
 
-// bare is a name without what tells no people apart.
-func bare(name string) string {
+// normalizeName reduces a name to the characters that distinguish people.
+func normalizeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unseen(r) || unicode.IsSpace(r) {
 			return -1
 		}
-		return unicode.ToLower(unicode.ToUpper(r)) // letters with two small forms become one
+		return unicode.ToLower(unicode.ToUpper(r)) // letters with two lower-case forms become one
 	}, name)
 	return strings.TrimPrefix(name, "github:")
 }
 
-// unseen reports whether a character leaves no mark where it is shown.
+// unseen reports whether a character is invisible.
 func unseen(r rune) bool {
 	return !unicode.IsGraphic(r) || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) ||
 		unicode.Is(unicode.Variation_Selector, r)
@@ -156,15 +154,15 @@ func Nameable(name string) error {
 	return nil
 }
 
-// Decide approves or denies a request. It refuses (a *Refusal) whoever asked, whoever
-// has none of the roles, what is decided already, and what has expired.
+// Decide approves or denies a request. It returns a *Refusal for the requester, for a person
+// without one of the roles, and if the request is decided or expired.
 func (d Desk) Decide(ctx context.Context, id string, by Person, allow bool, reason string, now time.Time) (Request,
 	error) {
 	return d.decide(ctx, id, by, allow, 0, reason, now)
 }
 
-// ApproveUpTo approves a request as [Desk.Decide] does, for at most an amount that is no more than
-// was asked for. Only a job keeps to less than its estimate.
+// ApproveUpTo approves a request like [Desk.Decide], but for at most a given part of the requested
+// amount. Only a job can keep within less than its estimate.
 func (d Desk) ApproveUpTo(ctx context.Context, id string, by Person, amount money.Amount, reason string,
 	now time.Time) (Request, error) {
 	if amount <= 0 {
@@ -173,7 +171,7 @@ func (d Desk) ApproveUpTo(ctx context.Context, id string, by Person, amount mone
 	return d.decide(ctx, id, by, true, amount, reason, now)
 }
 
-// decide approves or denies a request. An amount of 0 is the one that was asked for.
+// decide approves or denies a request. An amount of 0 means the requested one.
 func (d Desk) decide(ctx context.Context, id string, by Person, allow bool, amount money.Amount, reason string,
 	now time.Time) (Request, error) {
 	r, err := d.Store.Request(ctx, id)
@@ -213,11 +211,11 @@ func (d Desk) decide(ctx context.Context, id string, by Person, allow bool, amou
 	return d.Store.PutRequest(ctx, r, Event{At: now, By: by.Name})
 }
 
-// Bounded reports whether the run of a request can keep to less than its estimate: a job ends, with
-// its work saved, before it costs more than was approved.
+// Bounded reports whether the run of a request can keep within less than its estimate: a job ends,
+// with its work saved, before it exceeds the approved amount.
 func (r Request) Bounded() bool { return r.Kind == "job" }
 
-// AskedAmount is the amount that was asked for, also after less was approved.
+// AskedAmount returns the originally requested amount.
 func (r Request) AskedAmount() money.Amount {
 	if p, ok := r.Shown(); ok && p.Most != nil {
 		return max(*p.Most, r.Amount)
@@ -225,9 +223,8 @@ func (r Request) AskedAmount() money.Amount {
 	return r.Amount
 }
 
-// Approved returns the approval of exactly the plan of that hash that can be used for an
-// amount, with [Request.Use]. It returns a *Refusal where there is none: the newest request
-// of the plan says why.
+// Approved returns an approval for a plan hash and amount that can be used with [Request.Use], or a
+// *Refusal: the newest request of the plan determines the reason.
 func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount, now time.Time) (Request, error) {
 	all, err := d.Store.Requests(ctx, planHash)
 	if err != nil {
@@ -265,20 +262,20 @@ func (d Desk) Approved(ctx context.Context, planHash string, amount money.Amount
 	}
 }
 
-// Use returns the request as one that is used up at a time, to be written on the condition
-// of its version, so that of two uses at once one gets ErrConflict.
+// Use returns the request marked as used at a time, for a write conditional on its version, so that
+// of two concurrent uses one gets ErrConflict.
 func (r Request) Use(now time.Time) Request {
 	r.State, r.UsedAt, r.Proof.Signed = Used, now.UTC(), ""
 	return r
 }
 
-// Use writes that an approval, as [Desk.Approved] returned it, is used up by someone. It
-// returns ErrConflict where the request changed since.
+// Use records the use of an approval returned by [Desk.Approved]. It returns ErrConflict if the
+// request changed since.
 func (d Desk) Use(ctx context.Context, r Request, by string, now time.Time) (Request, error) {
 	return d.Store.PutRequest(ctx, r.Use(now), Event{At: now, By: by})
 }
 
-// Proven says, as a *Refusal, why the proof of an approved request is none here.
+// Proven returns a *Refusal if the proof of an approved request is not accepted here.
 func (d Desk) Proven(ctx context.Context, r Request) error {
 	if d.Check == nil {
 		return nil
@@ -286,7 +283,7 @@ func (d Desk) Proven(ctx context.Context, r Request) error {
 	return d.Check(ctx, r)
 }
 
-// Void ends a request that cannot be used as it was approved, and records who ended it and why.
+// Void ends a request that cannot be used as approved, and records who ended it and why.
 func (d Desk) Void(ctx context.Context, r Request, e Event) error {
 	r.State = Void
 	_, err := d.Store.PutRequest(ctx, r, e)
@@ -302,25 +299,24 @@ func (r Request) At(now time.Time) State {
 	return r.State
 }
 
-// Counts are how many requests were asked, and what became of them.
+// Counts counts requests by state.
 type Counts struct {
 	Asked    int `json:"asked"`
 	Approved int `json:"approved"`
 	Denied   int `json:"denied"`
 	Expired  int `json:"expired"`
-	// Pending is how many wait.
+	// Pending counts undecided requests.
 	Pending int `json:"pending"`
 }
 
-// Waits sums up how requests went: the gate is for outliers.
+// Waits summarizes the decisions of requests.
 type Waits struct {
 	Counts
-	// Median and Longest are the time between asking and the decision; zero when
-	// nothing was decided.
+	// Median and Longest are the times from request to decision; zero if nothing was decided.
 	Median, Longest time.Duration
 }
 
-// Sum sums requests up.
+// Sum summarizes requests.
 func Sum(all []Request, now time.Time) Waits {
 	var w Waits
 	var waits []time.Duration

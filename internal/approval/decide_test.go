@@ -15,7 +15,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// memory is a store in memory, with the conditional write that the interface asks for.
+// memory is an in-memory store with conditional writes.
 type memory struct {
 	mu  sync.Mutex
 	all []Request
@@ -62,7 +62,7 @@ func (m *memory) Requests(_ context.Context, hash string) ([]Request, error) {
 	return out, nil
 }
 
-// use finds the approval of a plan and uses it up.
+// use finds and uses the approval of a plan.
 func use(ctx context.Context, d Desk, planHash string, amount money.Amount, at time.Time) (Request, error) {
 	r, err := d.Approved(ctx, planHash, amount, at)
 	if err != nil {
@@ -92,7 +92,7 @@ func refused(t *testing.T, err error, rule Rule) {
 
 var boss = Person{Name: "bo", Roles: []string{DefaultRole}}
 
-func TestAnApprovalIsUsedOnce(t *testing.T) {
+func TestApprovalIsUsedOnce(t *testing.T) {
 	ctx, d := context.Background(), Desk{Store: &memory{}}
 	r := asked(t, d, 400*money.USD)
 	if again := asked(t, d, 400*money.USD); again.ID != r.ID {
@@ -114,7 +114,7 @@ func TestAnApprovalIsUsedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
+func TestRefusesOtherPlanOrAmount(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name   string
@@ -122,8 +122,8 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 		hash   string
 		amount money.Amount
 		after  time.Duration
-		decide Rule // the rule by which the decision is refused
-		use    Rule // the rule by which the use is
+		decide Rule // the rule that refuses the decision
+		use    Rule // the rule that refuses the use
 	}{
 		{name: "approved", by: boss, hash: "h1", amount: 400 * money.USD},
 		{name: "by whoever asked", by: Person{Name: "ana", Roles: []string{DefaultRole}}, decide: "self"},
@@ -164,9 +164,8 @@ func TestWhatIsNotExactlyApprovedIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnApprovalWithoutProofIsNotUsed: neither one whose proof is refused nor one whose
-// proof cannot be checked.
-func TestAnApprovalWithoutProofIsNotUsed(t *testing.T) {
+// TestApprovalNeedsProof covers a refused proof and one that cannot be checked.
+func TestApprovalNeedsProof(t *testing.T) {
 	ctx := context.Background()
 	for _, why := range []error{refuse("proof", "its session is over"), errBroken} {
 		d := Desk{Store: &memory{}}
@@ -184,7 +183,7 @@ func TestAnApprovalWithoutProofIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestWhatAProofSays(t *testing.T) {
+func TestProofString(t *testing.T) {
 	for want, p := range map[string]Proof{
 		"self-declared, not verified":        {},
 		"aws-caller arn:1":                   {Kind: AWSCaller, Subject: "arn:1"},
@@ -199,7 +198,7 @@ func TestWhatAProofSays(t *testing.T) {
 	}
 }
 
-func TestAnApprovalExpires(t *testing.T) {
+func TestApprovalExpires(t *testing.T) {
 	ctx, d := context.Background(), Desk{Store: &memory{}}
 	r := asked(t, d, 0)
 	if _, err := d.Decide(ctx, r.ID, boss, true, "", now); err != nil {
@@ -212,7 +211,7 @@ func TestAnApprovalExpires(t *testing.T) {
 	}
 }
 
-// TestConcurrentUses lets many processes use one approval: one wins.
+// TestConcurrentUses checks that one of many concurrent uses of an approval succeeds.
 func TestConcurrentUses(t *testing.T) {
 	ctx, d := context.Background(), Desk{Store: &memory{}}
 	r := asked(t, d, money.USD)
@@ -234,9 +233,9 @@ func TestConcurrentUses(t *testing.T) {
 	}
 }
 
-// TestNoWayAround asks, decides and uses at random: nothing is used that another
-// person with the role has not approved for that plan and amount before.
-func TestNoWayAround(t *testing.T) {
+// TestRandomUsesNeedApproval asks, decides and uses at random: nothing may be used that another person with
+// the role has not approved for that plan and amount.
+func TestRandomUsesNeedApproval(t *testing.T) {
 	people := []Person{
 		{Name: "ana", Roles: []string{DefaultRole}}, {Name: "bo", Roles: []string{DefaultRole}}, {Name: "cy"},
 	}
@@ -273,9 +272,9 @@ func TestNoWayAround(t *testing.T) {
 	})
 }
 
-// TestOwnRequestUnderAnotherSpelling: names that may be one person's count as one person's,
-// and a name with invisible characters asks for nothing.
-func TestOwnRequestUnderAnotherSpelling(t *testing.T) {
+// TestCannotApproveUnderOtherSpelling checks that similar names count as one person, and that a name
+// with invisible characters cannot file a request.
+func TestCannotApproveUnderOtherSpelling(t *testing.T) {
 	for _, by := range []string{
 		"ana", "ANA", " ana ", "ana\u00a0", "an a", "a\u200bna", "ana@acme.example", "Ana@acme.example", "github:ana",
 		"GitHub:Ana",
@@ -322,9 +321,9 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestWhatIsDecidedIsNotDecidedAgain: a used approval is not approved once more, nor is any
-// other decision taken back; the refusal changes nothing.
-func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
+// TestDecisionsAreFinal checks that no decision can be changed, and that the refusal
+// has no effect.
+func TestDecisionsAreFinal(t *testing.T) {
 	ctx := context.Background()
 	for _, state := range []State{Approved, Denied, Used, Void} {
 		for _, allow := range []bool{true, false} {
@@ -348,7 +347,7 @@ func TestWhatIsDecidedIsNotDecidedAgain(t *testing.T) {
 	}
 }
 
-// TestSameName: the domain makes a difference only where both names have one.
+// TestSameName checks that domains matter only if both names have one.
 func TestSameName(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
@@ -365,18 +364,19 @@ func TestSameName(t *testing.T) {
 	}
 }
 
-// broken is a store that fails to read.
-type broken struct{ Store }
+// failingStore is a store whose reads fail.
+type failingStore struct{ Store }
 
-func (broken) Request(context.Context, string) (Request, error)    { return Request{}, errBroken }
-func (broken) Requests(context.Context, string) ([]Request, error) { return nil, errBroken }
+func (failingStore) Request(context.Context, string) (Request, error)    { return Request{}, errBroken }
+func (failingStore) Requests(context.Context, string) ([]Request, error) { return nil, errBroken }
 
 var errBroken = errors.New("broken")
 
-// TestWhatCannotBeReadIsNotDecided: a store that fails makes no request and no approval.
-func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
+// TestReadErrorDecidesNothing checks that a failing store yields neither a request nor an
+// approval.
+func TestReadErrorDecidesNothing(t *testing.T) {
 	ctx, kept := context.Background(), &memory{}
-	d := Desk{Store: broken{kept}}
+	d := Desk{Store: failingStore{kept}}
 	_, ask := d.Ask(ctx, Request{PlanHash: "h1", AskedBy: "ana"}, now)
 	_, decide := d.Decide(ctx, "1", boss, true, "", now)
 	_, use := use(ctx, d, "h1", 0, now)
@@ -398,8 +398,8 @@ func TestWhatCannotBeReadIsNotDecided(t *testing.T) {
 	}
 }
 
-// TestLookAlikesAreOnePerson: letters of other scripts, accents and digits make no second
-// person, and two such names in one list are refused.
+// TestLookAlikesAreOnePerson checks that similar letters of other scripts, accents and digits do
+// not make a second person, and that a list with two such names is refused.
 func TestLookAlikesAreOnePerson(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
@@ -421,9 +421,9 @@ func TestLookAlikesAreOnePerson(t *testing.T) {
 	}
 }
 
-// TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration: an identity that a provider vouches for
-// is another person only where the same provider tells the two apart, or people names both.
-func TestTwoProvidersAreTwoPeopleOnlyByTheConfiguration(t *testing.T) {
+// TestProvidersNeedConfiguredPeople checks that verified identities count as two
+// people only if the same provider distinguishes them, or the people section names both.
+func TestProvidersNeedConfiguredPeople(t *testing.T) {
 	aws := func(name, arn string, mapped bool) Person {
 		return Person{Name: name, Proof: Proof{Kind: AWSCaller, Subject: "arn:aws:" + arn, Mapped: mapped}}
 	}

@@ -10,40 +10,40 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// ProofKind is how a person's identity is proven.
+// ProofKind is the kind of an identity proof.
 type ProofKind string
 
 // The kinds. The zero kind proves nothing, as SelfDeclared does.
 const (
-	// SelfDeclared is a name in the environment, in a file, or of the operating system.
+	// SelfDeclared is a name from the environment, a file or the operating system.
 	SelfDeclared ProofKind = "self-declared"
-	// OwnerToken is the owner token of a service: its holder may do what the user of the service
-	// may. The name is the service's, so that it proves no person.
+	// OwnerToken is the owner token of a service, whose holder acts as the user of the service. The
+	// name is the service's, so it does not identify a person.
 	OwnerToken ProofKind = "owner-token"
-	// GitHubReview is a review that GitHub's API gave out.
+	// GitHubReview is a review returned by GitHub's API.
 	GitHubReview ProofKind = "github-review"
-	// Token is a token of the service, OIDC a session or token of the sign-in provider; the
-	// service that acts has verified it.
+	// Token is a token of the service, OIDC a session or token of the sign-in provider; the acting
+	// service has verified it.
 	Token ProofKind = "token"
 	OIDC  ProofKind = "oidc"
-	// AWSCaller is the answer of STS to GetCallerIdentity.
+	// AWSCaller is a response of STS to GetCallerIdentity.
 	AWSCaller ProofKind = "aws-caller"
 )
 
-// ProofAge is how old a signed proof may be when it is checked.
+// ProofAge is the maximum age of a signed proof when it is checked.
 const ProofAge = 15 * time.Minute
 
-// Proof is how a person was identified.
+// Proof describes how a person was identified.
 type Proof struct {
 	Kind ProofKind `json:"kind,omitempty"`
-	// Subject is the identity as its provider gives it: an ARN, a login.
+	// Subject is the identity at its provider: an ARN, a login.
 	Subject string `json:"subject,omitempty"`
-	// Detail is the evidence: the URL of a review, the host that answered.
+	// Detail is the evidence: the URL of a review, the host that responded.
 	Detail string `json:"detail,omitempty"`
 	// Mapped is true if the people section of the configuration names the identity.
 	Mapped bool `json:"mapped,omitempty"`
-	// Signed is the proof that another process verifies again: a presigned call that only the owner
-	// of the credentials can make. It is not for people.
+	// Signed is a proof that other processes can verify again: a presigned call that only the owner
+	// of the credentials can make. It is not for display.
 	Signed string `json:"signed,omitempty"`
 }
 
@@ -64,16 +64,16 @@ func (p Proof) String() string {
 	return s
 }
 
-// iamUser reports whether an ARN is one user of IAM and no other. A session of a role
-// is named by whoever assumes it.
+// iamUser reports whether an ARN is a single IAM user. The session name of a role is chosen by its
+// caller.
 func iamUser(arn string) bool {
 	parts := strings.SplitN(arn, ":", 6)
 	return len(parts) == 6 && parts[2] == "iam" && strings.HasPrefix(parts[5], "user/")
 }
 
-// One returns the reason why two identities may belong to one person; empty if they belong to two.
-// Identities of two providers, and sessions of roles, are two people's only where the people
-// section of the configuration names them.
+// One returns the reason why two identities may belong to one person, or "". Identities of two
+// providers, and role sessions, belong to two people only if the people section of the
+// configuration names them.
 func One(a, b Person) string {
 	switch {
 	case MaybeSame(a.Name, b.Name):
@@ -92,7 +92,7 @@ func One(a, b Person) string {
 		a.Name, a.Proof, b.Name, b.Proof)
 }
 
-// alike are letters of other scripts that look like a Latin one, in lower case.
+// alike maps letters of other scripts to similar Latin letters in lower case.
 var alike = func() map[rune]rune {
 	m := map[rune]rune{}
 	for latin, others := range map[rune]string{
@@ -106,12 +106,12 @@ var alike = func() map[rune]rune {
 			m[r] = latin
 		}
 	}
-	m['1'], m['i'] = 'l', 'l' // as capitals and digits
+	m['1'], m['i'] = 'l', 'l' // similar in upper case
 	return m
 }()
 
 // Skeleton returns the visual skeleton of a name: names with the same skeleton may be mistaken for
-// each other. It folds compatibility forms, case, accents, what leaves no mark, and letters of
+// each other. It folds compatibility forms, case, accents, invisible characters, and letters of
 // other scripts that look like Latin ones.
 func Skeleton(name string) string {
 	return strings.Map(func(r rune) rune {
@@ -126,16 +126,16 @@ func Skeleton(name string) string {
 			}
 		}
 		return r
-	}, norm.NFKD.String(bare(name)))
+	}, norm.NFKD.String(normalizeName(name)))
 }
 
-// LookAlikes returns an error where two different names look the same.
+// LookAlikes returns an error if two different names look the same.
 func LookAlikes(names []string) error {
 	seen := map[string]string{}
 	for _, name := range names {
 		key := Skeleton(name)
 		if strings.HasPrefix(strings.ToLower(name), "github:") {
-			key = "github:" + key // a login and a name of curfew may be one person's
+			key = "github:" + key // a GitHub login and a configured name may belong to one person
 		}
 		if other, ok := seen[key]; ok && other != name && !Same(other, name) {
 			return fmt.Errorf("%+q and %+q look the same: rename one of them", other, name)

@@ -9,39 +9,38 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// PlanSchema names the shape of a [Plan] in JSON.
+// PlanSchema is the schema name of a [Plan] in JSON.
 const PlanSchema = "curfew.plan/v1"
 
-// Plan is the complete plan that an approver sees, in the provider's terms. It is kept as the JSON
+// Plan is the complete plan shown to an approver, in the provider's terms. It is stored as the JSON
 // of a [Request].
 type Plan struct {
 	Schema string `json:"schema"`
-	// Because is why, in one sentence.
+	// Because is the reason in one sentence.
 	Because string   `json:"because,omitempty"`
 	Changes []Change `json:"changes,omitempty"`
 	// Costs are the costs that the plan adds or ends, with units.
 	Costs []Cost `json:"costs,omitempty"`
-	// Most is the amount that was asked for; an approval may be for less.
+	// Most is the requested amount; an approval may be for less.
 	Most *money.Amount `json:"most_usd,omitempty"`
-	// Loses names the data that cannot be recovered; Undo is full, partial or none.
+	// Loses names data that is lost permanently; Undo is full, partial or none.
 	Loses string `json:"loses,omitempty"`
 	Undo  string `json:"undo,omitempty"`
 	// Notes are further remarks.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Change is the change of one resource.
+// Change is the change to one resource.
 type Change struct {
 	Resource string `json:"resource"`
 	Verb     string `json:"verb"`
-	// Calls are made in order.
+	// Calls are the calls in order.
 	Calls []Call `json:"calls"`
-	// Commands do the same by hand.
+	// Commands are equivalent manual commands.
 	Commands []string `json:"commands,omitempty"`
 }
 
-// Call is one call to the provider. Document is sent and replaces Before; both have the provider's
-// form.
+// Call is one call to the provider. Document replaces Before; both are in the provider's format.
 type Call struct {
 	Name     string `json:"name"`
 	Document string `json:"document,omitempty"`
@@ -67,14 +66,14 @@ func (r Request) AmountUnit() string {
 	return "in all"
 }
 
-// Shown is the plan of a request; ok is false where none was kept that can be read.
+// Shown returns the plan of a request; ok is false if no readable plan is stored.
 func (r Request) Shown() (p Plan, ok bool) {
 	err := json.Unmarshal([]byte(r.Plan), &p)
 	return p, err == nil && p.Schema == PlanSchema
 }
 
-// Lines are the plan for people: every resource with its calls, the difference of each
-// document, the commands, the dollars, what is lost and how far it can be undone.
+// Lines formats the plan for people: every resource with its calls, the diff of each document,
+// commands, dollars, lost data and the degree of undo.
 func (p Plan) Lines() []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -112,12 +111,12 @@ func (p Plan) Lines() []string {
 	return out
 }
 
-// maxDiff bounds the documents that are compared line by line.
+// maxDiff is the maximum length of documents to compare line by line.
 const maxDiff = 2000
 
-// Diff returns the differences between two documents line by line: " " for equal lines, "-" for
-// removed and "+" for added ones. JSON is compared with one value a line. Documents that are too
-// long are listed as wholly removed and added.
+// Diff returns the line-by-line differences between two documents: " " for equal lines, "-" for
+// removed and "+" for added ones. JSON is compared with one value per line. Documents that are too
+// long are listed as completely removed and added.
 func Diff(before, after string) []string {
 	a, b := lines(before), lines(after)
 	if len(a)*len(b) > maxDiff*maxDiff {
@@ -162,7 +161,7 @@ func marked(mark string, text []string) (out []string) {
 	return out
 }
 
-// lines are those of a document; JSON is indented first, and nothing has no lines.
+// lines splits a document; JSON is indented first, and an empty document has no lines.
 func lines(document string) []string {
 	document = strings.TrimSpace(document)
 	if document == "" || document == "{}" || document == "null" {
@@ -175,8 +174,8 @@ func lines(document string) []string {
 	return strings.Split(document, "\n")
 }
 
-// byHand begins the line of a plan that is a person's own command for a change.
+// byHand is the prefix of a plan's line with a manual command.
 const byHand = "by hand: "
 
-// IsCommand reports whether a line of [Plan.Lines] is a person's own command, to be copied whole.
+// IsCommand reports whether a line of [Plan.Lines] is a manual command, to be copied as a whole.
 func IsCommand(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " "), byHand) }

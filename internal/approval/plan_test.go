@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAPlanShowsWhatIsDone: each resource, its calls, the difference of the documents, the
-// commands, dollars with units, what is lost and undo, in that order.
-func TestAPlanShowsWhatIsDone(t *testing.T) {
+// TestPlanLines checks the order: each resource, its calls, the diff of the documents,
+// commands, dollars with units, lost data and undo.
+func TestPlanLines(t *testing.T) {
 	saves := 199 * money.USD
 	p := Plan{
 		Schema: PlanSchema, Because: "10 TiB are 400 days old",
@@ -65,8 +65,8 @@ note: a restore takes 12h`
 	}
 }
 
-// TestADiffOfNothing: an empty document has no lines that go.
-func TestADiffOfNothing(t *testing.T) {
+// TestDiffOfEmptyDocument checks that an empty document has no removed lines.
+func TestDiffOfEmptyDocument(t *testing.T) {
 	for _, nothing := range []string{"", "{}", "null", " \n"} {
 		if diff := cmp.Diff([]string{"+ x"}, Diff(nothing, "x")); diff != "" {
 			t.Errorf("%q: %s", nothing, diff)
@@ -74,8 +74,8 @@ func TestADiffOfNothing(t *testing.T) {
 	}
 }
 
-// TestADiffKeepsWhatStays: a line more at either end of a document is the whole difference.
-func TestADiffKeepsWhatStays(t *testing.T) {
+// TestDiffIsMinimal checks that a line added at either end is the whole diff.
+func TestDiffIsMinimal(t *testing.T) {
 	for _, tc := range []struct{ short, long, same string }{
 		{"x\ny", "z\nx\ny", "- z|  x|  y"}, {"x\ny", "x\ny\nz", "  x|  y|- z"}, {"x\ny", "x\nz\ny", "  x|- z|  y"},
 	} {
@@ -88,9 +88,9 @@ func TestADiffKeepsWhatStays(t *testing.T) {
 	}
 }
 
-// TestADiffRestoresBoth: without what comes a difference is the first document, without
-// what goes the second.
-func TestADiffRestoresBoth(t *testing.T) {
+// TestDiffRestoresDocuments checks that a diff without added lines is the first document, and without
+// removed lines the second.
+func TestDiffRestoresDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		document := func(name string) string {
 			return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 12).Draw(t, name), "\n")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The roles of the service, the least first: each may do what those before it may, but for
-// approvals, which need the very role that a request names.
+// The roles of the service in ascending order: each has the permissions of the previous ones,
+// except approvals, which need exactly the role that a request names.
 const (
 	RoleViewer   = "viewer"
 	RoleUser     = "user"
@@ -15,19 +15,18 @@ const (
 	RoleAdmin    = "admin"
 )
 
-// ServiceRoles are the roles of the service, the least first.
+// ServiceRoles are the roles of the service in ascending order.
 var ServiceRoles = []string{RoleViewer, RoleUser, RoleApprover, RoleOperator, RoleAdmin}
 
-// SplitRole returns the role and the team that it is limited to: "approver@vision" is the
-// role approver in the team vision. An empty team is all teams.
+// SplitRole returns a role and the team that it is limited to: "approver@vision" is the role
+// approver in the team vision. An empty team means all teams.
 func SplitRole(held string) (role, team string) {
 	role, team, _ = strings.Cut(held, "@")
 	return role, team
 }
 
-// May reports whether a person who holds roles has one of those that are wanted for what
-// belongs to a team. A role of one team counts for that team alone, and not for what
-// belongs to none.
+// May reports whether a person who holds roles has a wanted one for something of a team. A role
+// limited to a team applies only to that team, and not to unallocated things.
 func May(held, wanted []string, team string) bool {
 	return slices.ContainsFunc(held, func(h string) bool {
 		role, of := SplitRole(h)
@@ -35,13 +34,12 @@ func May(held, wanted []string, team string) bool {
 	})
 }
 
-// AtLeast are the roles of the service that may do what the least role may.
+// AtLeast returns the service roles that include the permissions of a role.
 func AtLeast(least string) []string {
 	return ServiceRoles[max(0, slices.Index(ServiceRoles, least)):]
 }
 
-// TeamsOf are the teams for which a person who holds roles has one of those that are wanted;
-// all says that it is every team.
+// TeamsOf returns the teams for which the held roles include a wanted one; all means every team.
 func TeamsOf(held, wanted []string) (teams []string, all bool) {
 	for _, h := range held {
 		role, team := SplitRole(h)
@@ -56,8 +54,8 @@ func TeamsOf(held, wanted []string) (teams []string, all bool) {
 	return teams, false
 }
 
-// Within are the held roles that limits allow: a limited role, or one of a team, passes where
-// the same role or a greater one of the service is held for it.
+// Within returns the held roles restricted by limits: a limit, also one with a team, passes if the
+// same or a greater service role is held for it.
 func Within(held, limits []string) (out []string) {
 	for _, want := range limits {
 		role, team := SplitRole(want)
@@ -69,7 +67,7 @@ func Within(held, limits []string) (out []string) {
 			out = append(out, want)
 			continue
 		}
-		if team == "" { // what is held of it in some teams alone
+		if team == "" { // held for some teams only
 			teams, _ := TeamsOf(held, enough)
 			for _, t := range teams {
 				out = append(out, role+"@"+t)
@@ -79,7 +77,7 @@ func Within(held, limits []string) (out []string) {
 	return out
 }
 
-// Roles returns the roles of a person, whose name may be spelled in any way.
+// Roles returns the roles of a person under any spelling of the name.
 func Roles(approvers map[string][]string, who string) []string {
 	var roles []string
 	for name, has := range approvers {
@@ -90,8 +88,8 @@ func Roles(approvers map[string][]string, who string) []string {
 	return roles
 }
 
-// Approvers returns the names that have one of the roles for what belongs to a team, sorted,
-// without who asks. No roles are the [DefaultRole].
+// Approvers returns the sorted names that have one of the roles for a team, except the requester.
+// No roles means the [DefaultRole].
 func Approvers(approvers map[string][]string, roles []string, team, asker string) (names []string) {
 	if len(roles) == 0 {
 		roles = []string{DefaultRole}

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestApproversAreOthersWithTheRole: who asks is left out under any spelling, and so is who
-// has another role; without roles the default one is asked for.
-func TestApproversAreOthersWithTheRole(t *testing.T) {
+// TestApproversExcludeRequester checks that the requester under any spelling and people with
+// other roles are excluded, and that the default role applies if none is given.
+func TestApproversExcludeRequester(t *testing.T) {
 	people := map[string][]string{
 		"bo": {"lead", DefaultRole}, "ana": {"lead"}, "cy": {DefaultRole}, "dee": {"finance"},
 	}
@@ -29,8 +29,9 @@ func TestApproversAreOthersWithTheRole(t *testing.T) {
 	}
 }
 
-// TestARoleOfATeam: it counts for that team alone, and not for what belongs to none.
-func TestARoleOfATeam(t *testing.T) {
+// TestRoleOfTeam checks that a team's role applies only to that team, and not to unallocated
+// things.
+func TestRoleOfTeam(t *testing.T) {
 	for name, tc := range map[string]struct {
 		held []string
 		team string
@@ -51,8 +52,8 @@ func TestARoleOfATeam(t *testing.T) {
 	}
 }
 
-// TestALimitTakesNothingMore: what a limit leaves is never more than what is held.
-func TestALimitTakesNothingMore(t *testing.T) {
+// TestLimitsAddNoRoles checks that limits never add roles.
+func TestLimitsAddNoRoles(t *testing.T) {
 	for _, tc := range []struct{ held, limits, want []string }{
 		{[]string{"operator"}, []string{"viewer"}, []string{"viewer"}},
 		{[]string{"viewer"}, []string{"operator"}, nil},

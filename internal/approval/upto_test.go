@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestApproverAllowsLess approves a job for less than it asks for, and nothing else.
-func TestApproverAllowsLess(t *testing.T) {
+// TestApprovesLessThanRequested checks that only a job can be approved for less than it requests.
+func TestApprovesLessThanRequested(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name, kind string

@@ -44,11 +44,11 @@ type Params struct {
 	Price *money.Amount
 	// Baselines adds the baselines to the results.
 	Baselines bool
-	// Policies are replayed each for itself, as if it were enforced, before all else; nil
+	// Policies are replayed each for itself, as if it were enforced, before all else; nil if there
 	// is none. What the trace does not say of a resource is assumed ([Account.Resource]).
 	Policies *policy.Set
 	// AsSessions is the time at rest of the SessionRule that Policies hold, whose result shows the
-	// resources as sessions; 0: none.
+	// resources as sessions; 0 for none.
 	AsSessions time.Duration
 	// Account maps the trace's columns; its Format and Only are those above and below. Without tags
 	// the default mapping holds.

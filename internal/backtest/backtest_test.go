@@ -141,7 +141,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestUnpriced holds that without a price there is no cost, not a cost of zero.
+// TestUnpriced checks that without a price there is no cost, not a cost of zero.
 func TestUnpriced(t *testing.T) {
 	r := replayed(t, csvOf(rowsOf("#...#")), params(time.Hour))
 	out, err := json.Marshal(r.result(t, "oracle"))
@@ -219,7 +219,7 @@ func TestWhatIsIdle(t *testing.T) {
 	}
 }
 
-// TestJitter holds that half a step late is a sample missing, and less is not.
+// TestJitter checks that half a step late is a sample missing, and less is not.
 func TestJitter(t *testing.T) {
 	for late, want := range map[string]int64{"89.9": 1, "90": 2, "58": 1} {
 		text := "resource,time,gpu_util\na,0,0\na,60,0\na,120,0\na,180,0\na," +

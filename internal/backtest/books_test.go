@@ -105,8 +105,8 @@ var errFull = errors.New("the books are full")
 
 func (full) Post(context.Context, ledger.Seen) error { return errFull }
 
-// TestAReplayThatCannotChargeEnds with that error, and without a decision on budgets that
-// are not known.
+// TestAReplayThatCannotChargeEnds with that error, and without a decision on budgets that are
+// unknown.
 func TestAReplayThatCannotChargeEnds(t *testing.T) {
 	for _, every := range []time.Duration{0, 10 * time.Minute} {
 		p := priced(params(0), money.USD)

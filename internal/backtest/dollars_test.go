@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestDollarsByType: the cost and savings of a fleet of several types are the sums of its machines,
-// each at its own price; one machine without a price makes dollars unknown.
+// TestDollarsByType checks that the cost and savings of a fleet of several types are the sums of
+// its machines, each at its own price; one machine without a price makes dollars unknown.
 func TestDollarsByType(t *testing.T) {
 	prices := map[string]money.Amount{"big": 60 * money.USD, "small": 6 * money.USD}
 	at := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)

@@ -145,11 +145,11 @@ func (f *Feed) NextTime() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Advance hands over what became known up to and at a time, which does not go back.
-// The samples of each meter come in order of time but for late ones.
+// Advance hands over what became known up to and at a time, which does not go back. The samples of
+// each meter come in time order but for late ones.
 //
-// Of a resource of which nothing but utilization was measured, equal samples are handed
-// over together when the first of them becomes known, and may reach past the time.
+// Of a resource of which nothing but utilization was measured, equal samples are handed over
+// together when the first of them becomes known, and may reach past the time.
 func (f *Feed) Advance(to time.Time, visit func(Heard)) {
 	f.now = max(f.now, to.UnixMicro())
 	for len(f.queue) > 0 && f.queue[0].next <= f.now {
@@ -219,7 +219,7 @@ func (r *traced) hand(index int, s *series, has uint32, values []float64, start,
 }
 
 // SamplesSince visits the known samples of a resource that are not hidden, from a horizon on, each
-// once and those of each meter in order of time, as [Feed.Advance] would have.
+// once and those of each meter in time order, as [Feed.Advance] would have.
 func (f *Feed) SamplesSince(resource int, horizon time.Time, visit func(Heard)) {
 	l := f.listeners[f.place(resource)]
 	f.a.points(resource, max(horizon.UnixMicro(), l.from), never, f.now, l.plain, visit)
@@ -349,10 +349,10 @@ func (q *agenda) drop() {
 	}
 }
 
-// SourceAt returns what a process sees that measures at a time: the samples known then,
-// one taken at that very moment among them, from the end of each resource's newest
-// release on. Since returns that end by the resource's number, the zero time where there
-// was none; nil is none at all.
+// SourceAt returns what a process sees that measures at a time: the samples known then, one taken
+// at that very moment among them, from the end of each resource's newest release on. Since returns
+// that end by the resource's number, the zero time where there was none; nil if there is none at
+// all.
 func (a *Account) SourceAt(now time.Time, since func(resource int) time.Time) usage.Source {
 	return &recording{a, now, since}
 }

@@ -310,7 +310,8 @@ func collected(h Heard) []measurement {
 	return out
 }
 
-// TestAccountKeepsEverything: an account returns every sample, as it was known at any time.
+// TestAccountKeepsEverything checks that an account returns every sample, as it was known at any
+// time.
 func TestAccountKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")
@@ -343,7 +344,7 @@ func TestAccountKeepsEverything(t *testing.T) {
 	})
 }
 
-// TestFeedEqualsNaive holds that a feed delivers exactly the samples known by then, with late rows
+// TestFeedEqualsNaive checks that a feed delivers exactly the samples known by then, with late rows
 // applied and releases hidden; that it returns the time when more becomes known; and that a release
 // lasts as long as it does row by row.
 func TestFeedEqualsNaive(t *testing.T) {

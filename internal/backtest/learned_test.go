@@ -62,8 +62,8 @@ func TestLearnedSeesOnlyThePast(t *testing.T) {
 	}
 }
 
-// TestLearnedAgainstFixedWaits holds the learner, which has one day to learn in,
-// against the best wait that hindsight finds for that day.
+// TestLearnedAgainstFixedWaits compares the learner, which has one day to learn in, with the best
+// wait that hindsight finds for that day.
 func TestLearnedAgainstFixedWaits(t *testing.T) {
 	for restart, least := range map[time.Duration]float64{
 		3 * time.Minute: 0.97, 6 * time.Minute: 0.98, 12 * time.Minute: 1.04,

@@ -24,7 +24,7 @@ import (
 // liveMachine is one machine of a trace.
 type liveMachine struct {
 	name, tags, typ, gpus string
-	samples               []liveSample // in order of time
+	samples               []liveSample // in time order
 }
 
 type liveSample struct {
@@ -395,8 +395,8 @@ func TestAReplayDecidesAsProcessesDo(t *testing.T) {
 	t.Errorf("too few decisions to tell: %v, and %d on budgets", steps, onBudgets)
 }
 
-// TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop: a replay makes fewer rounds on
-// the ladder than processes do, so that its items have other ids.
+// TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop checks that a replay makes fewer rounds
+// on the ladder than processes do, so that its items have other ids.
 func TestOfMachinesDueAlikeAReplayStopsTheOneThatProcessesStop(t *testing.T) {
 	set := parsed(t, livePolicies)
 	p := params(time.Minute)

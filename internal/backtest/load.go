@@ -28,7 +28,7 @@ type trace struct {
 	resources []learn.Resource
 	tracks    []*track
 	place     []int
-	// hourly are the hourly costs of those resources; nil is not known.
+	// hourly are the hourly costs of those resources; nil is unknown.
 	hourly []*money.Amount
 }
 
@@ -85,8 +85,8 @@ func load(ctx context.Context, source io.Reader, p Params) (*trace, error) {
 	return t, nil
 }
 
-// hourly returns the hourly cost of a resource by its description in the trace; nil if that is not
-// known, or changes.
+// hourly returns the hourly cost of a resource by its description in the trace; nil if that is
+// unknown, or changes.
 func (a *Account) hourly(i int, prices *price.Book) *money.Amount {
 	said := a.resources[i].stated
 	if len(said) == 0 {

@@ -78,8 +78,8 @@ var fixedPairs = map[string]string{
 	"p59-1": "fixed-60m",
 }
 
-// TestPolicyIsTheFixedWait: a policy on lasting rest, with or without a grace, equals the fixed
-// wait of that length in every number.
+// TestPolicyIsTheFixedWait checks that a policy on lasting rest, with or without a grace, equals
+// the fixed wait of that length in every number.
 func TestPolicyIsTheFixedWait(t *testing.T) {
 	set := policies(t, fixedPolicies...)
 	rapid.Check(t, func(t *rapid.T) {
@@ -133,8 +133,8 @@ func switched(pattern string, after, grace int64) learn.Tally {
 	return want
 }
 
-// TestPolicyIsTheDeadMansSwitch: a policy on age that ends work as well equals a walk through every
-// second.
+// TestPolicyIsTheDeadMansSwitch checks that a policy on age that ends work as well equals a walk
+// through every second.
 func TestPolicyIsTheDeadMansSwitch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// Not at a whole minute, where it is a matter of taste whether a sample of that
@@ -183,8 +183,8 @@ func recorded(t testing.TB, p Params) Report {
 	return r
 }
 
-// TestRecordedTrace holds the figures of the public trace, and that policies are the
-// fixed waits on it.
+// TestRecordedTrace checks the figures of the public trace, and that policies are the fixed waits
+// on it.
 func TestRecordedTrace(t *testing.T) {
 	p := params(8700 * time.Millisecond)
 	r := recorded(t, p)
@@ -278,8 +278,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotIdle holds that age ends nothing whose samples stopped, though it
-// rested when they did.
+// TestUnknownIsNotIdle checks that age ends nothing whose samples stopped, though it rested when
+// they did.
 func TestUnknownIsNotIdle(t *testing.T) {
 	trace := launchedBefore(csvOf(rowsOf("...", "#############")))
 	for busy, want := range map[bool][]string{false: nil, true: {"r000", "r001"}} {
@@ -295,8 +295,8 @@ func TestUnknownIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestGangsAreJudgedTogether holds that a machine at rest is left alone while another
-// of its run works, and that all go together.
+// TestGangsAreJudgedTogether checks that a machine at rest is left alone while another of its run
+// works, and that all go together.
 func TestGangsAreJudgedTogether(t *testing.T) {
 	tests := []struct {
 		name, a, b, tags string
@@ -327,7 +327,8 @@ func TestGangsAreJudgedTogether(t *testing.T) {
 	}
 }
 
-// TestWhatTheTraceSays: a description decides, and a missing property is unknown, which never acts.
+// TestWhatTheTraceSays checks that a description decides, and a missing property is unknown, which
+// never acts.
 func TestWhatTheTraceSays(t *testing.T) {
 	const policyText = `  - name: p
     select: {kind: instance, lifetime: ephemeral, purpose: experimentation}
@@ -377,7 +378,7 @@ func TestWhatTheTraceSays(t *testing.T) {
 	}
 }
 
-// TestVerbs: only verbs that end a resource release its time.
+// TestVerbs checks that only verbs that end a resource release its time.
 func TestVerbs(t *testing.T) {
 	for do, released := range map[string]float64{
 		"{do: stop}": 3, "{do: terminate}": 3, "{do: hibernate}": 3, "{do: suspend}": 3,
@@ -427,7 +428,7 @@ func TestCaps(t *testing.T) {
 	}
 }
 
-// TestWhatComesBackWarmsUp: a machine whose release ends with its samples, and which was
+// TestWhatComesBackWarmsUp checks that a machine whose release ends with its samples, and which was
 // launched again meanwhile, warms up although nothing is measured of it yet.
 func TestWhatComesBackWarmsUp(t *testing.T) {
 	set := parsed(t, "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: duty.state == \"warming\" || "+

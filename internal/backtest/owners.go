@@ -14,7 +14,7 @@ import (
 type Owned struct {
 	// Rule is the name of the result that this is a part of.
 	Rule string `json:"rule"`
-	// Team and User are as the trace has them; empty where it does not say.
+	// Team and User are as the trace has them; empty if it does not say.
 	Team          string  `json:"team"`
 	User          string  `json:"user"`
 	Resources     int     `json:"resources"`
@@ -83,7 +83,7 @@ func (t *trace) byOwner(rule string, sum totals, got outcome) ([]Owned, error) {
 }
 
 // dollars returns the cost of the hours of some shares, and the net saving; unknown if a price is
-// not known.
+// unknown.
 func (t *trace) dollars(parts []share) (cost, saved money.Dollars, err error) {
 	var paid, net money.Amount
 	for i := range parts {

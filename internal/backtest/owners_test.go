@@ -70,7 +70,7 @@ func flat(list []Owned) (out []string) {
 	return out
 }
 
-// TestOwnersAddUp holds that owners divide a result, whatever the rule.
+// TestOwnersAddUp checks that owners divide a result, whatever the rule.
 func TestOwnersAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := params(2 * time.Minute)

@@ -57,8 +57,8 @@ func (p *Present) release(i int, stalled bool, do policy.Verb) error {
 	return nil
 }
 
-// newest returns the newest release of a resource up to and at a time, the zero Operation
-// where there is none.
+// newest returns the newest release of a resource up to and at a time, the zero Operation if there
+// is none.
 func (p *Present) newest(i int, at time.Time) Operation {
 	var newest Operation
 	for _, d := range p.operations {

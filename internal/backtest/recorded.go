@@ -37,9 +37,9 @@ type AccountParams struct {
 	Only func(resource string) bool
 	// Tags maps the tags of resources.
 	Tags inventory.TagMapping
-	// Size returns the size of a machine type; false if the type is not known. Nil knows none.
+	// Size returns the size of a machine type; false if the type is unknown. Nil knows none.
 	Size func(machineType string) (inventory.Size, bool)
-	// Meters returns the meters of a resource; nil if its price is not known. Nil knows none.
+	// Meters returns the meters of a resource; nil if its price is unknown. Nil knows none.
 	Meters func(*inventory.Resource) []inventory.Meter
 	// Activity says which values are work.
 	Activity usage.Activity

@@ -64,7 +64,7 @@ func transcript(a *Account, until time.Time) []string {
 	}
 }
 
-// TestAccountIgnoresOrder holds that the order of rows changes nothing.
+// TestAccountIgnoresOrder checks that the order of rows changes nothing.
 func TestAccountIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := traces().Draw(t, "trace")
@@ -397,9 +397,9 @@ func TestManyBlocks(t *testing.T) {
 	}
 }
 
-// TestTrackersHearTheSame holds that a tracker which hears a feed, in runs that go on
-// after the moment and made again where something is late, tells what one tells that takes
-// all samples known by then one after the other.
+// TestTrackersHearTheSame checks that a tracker which hears a feed, in runs that go on after the
+// moment and made again where something is late, tells what one tells that takes all samples known
+// by then one after the other.
 func TestTrackersHearTheSame(t *testing.T) {
 	const lookBack = 20 * time.Minute
 	opened := usage.SourceInfo{Step: time.Minute, Source: source, Aggregated: true}

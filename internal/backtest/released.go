@@ -93,7 +93,7 @@ func (a *Account) released(r *traced, at int64, stalled bool, open func(series i
 	out := Released{End: instant(at + 1)}
 	first := slices.IndexFunc(r.series, func(s *series) bool { return s.byTime().has(f.slots(s), at) })
 	if first < 0 {
-		return out // nothing was measured, and what is not known is not released
+		return out // nothing was measured, and what is unknown is not released
 	}
 	for k, s := range r.series {
 		if s = s.byTime(); s.compute|s.hostWork|s.counters != 0 {
@@ -110,7 +110,7 @@ func (a *Account) released(r *traced, at int64, stalled bool, open func(series i
 	return out
 }
 
-// has says whether any of some slots has a value of a time or before.
+// has reports whether any of some slots has a value of a time or before.
 func (s *series) has(slots uint32, at int64) bool {
 	for left := slots; left != 0; left &= left - 1 {
 		if s.began[bits.TrailingZeros32(left)] <= at {
@@ -187,7 +187,7 @@ func (f *followed) follow(s *series, in runs) {
 	}
 }
 
-// worked says whether a row ends the release, and keeps its counters.
+// worked reports whether a row ends the release, and keeps its counters.
 func (f *followed) worked(s *series, has uint32, values, counters []float64, at int64) bool {
 	if !f.stalled {
 		for left := has & f.slots(s); left != 0; left &= left - 1 {

@@ -52,8 +52,7 @@ var sessionTimes = map[string]time.Duration{
 	"fixed-1m": time.Minute, "fixed-5m": 5 * time.Minute, "fixed-15m": 15 * time.Minute, "fixed-60m": time.Hour,
 }
 
-// TestAsSessions holds on random fleets that machines as sessions run the hours of the
-// fixed wait.
+// TestAsSessions checks on random fleets that machines as sessions run the hours of the fixed wait.
 func TestAsSessions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fixed := rapid.SampledFrom([]string{"fixed-1m", "fixed-5m", "fixed-15m", "fixed-60m"}).Draw(t, "wait")
@@ -71,7 +70,7 @@ func TestAsSessions(t *testing.T) {
 	})
 }
 
-// TestRecordedPets holds it on the public trace: with a restart cost, without a price.
+// TestRecordedPets checks it on the public trace: with a restart cost, without a price.
 func TestRecordedPets(t *testing.T) {
 	for fixed, idle := range sessionTimes {
 		p := params(8700 * time.Millisecond)

@@ -186,8 +186,8 @@ func TestProcessesAndReplaysAgree(t *testing.T) {
 	}
 }
 
-// TestAssumptionsAreOfReplaysAlone: a live account refuses actions that a recorded one is assumed
-// to allow.
+// TestAssumptionsAreOfReplaysAlone checks that a live account refuses actions that a recorded one
+// is assumed to allow.
 func TestAssumptionsAreOfReplaysAlone(t *testing.T) {
 	trace := minutely("gpu_util", 30, []string{"m0"}, each("0"))
 	price := 2 * money.USD

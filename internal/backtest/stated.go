@@ -59,10 +59,10 @@ func take[T ~string](newer func(bool, func() bool) bool, to *T, v T) {
 	}
 }
 
-// nothing says whether a description states nothing.
+// nothing reports whether a description states nothing.
 func nothing(d *usage.Description) bool { return d == nil || alike(d, &usage.Description{}) }
 
-// alike says whether two descriptions state the same.
+// alike reports whether two descriptions state the same.
 func alike(a, b *usage.Description) bool {
 	return a.Kind == b.Kind && a.Lifetime == b.Lifetime && a.Purpose == b.Purpose && a.Type == b.Type &&
 		a.Team == b.Team &&
@@ -226,8 +226,7 @@ const Cloud = "trace"
 // incarnation stands for the one resource that a trace has under a name.
 const incarnation = "recorded"
 
-// assumesGoverned says whether policies may act on a resource because nothing denies
-// it.
+// assumesGoverned reports whether policies may act on a resource because nothing denies it.
 func (a *Account) assumesGoverned(r *inventory.Resource) bool {
 	_, stated := r.Tags[inventory.TagManaged]
 	return !a.params.Governed && !stated && !r.Managed

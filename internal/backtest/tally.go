@@ -50,7 +50,7 @@ type totals struct {
 	class []int
 }
 
-// rated is the resources of one price an hour; nil is not known.
+// rated is the resources of one price an hour; nil is unknown.
 type rated struct {
 	hourly *money.Amount
 	counted

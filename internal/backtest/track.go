@@ -8,8 +8,8 @@ import (
 // Times and spans inside the replay are microseconds: a year of a million machines
 // still adds up in 64 bits.
 
-// track holds the samples of one meter, in order of time, as runs of equal samples. A run takes one
-// or two bytes, so that a trace of a hundred million samples fits into memory.
+// track holds the samples of one meter, in time order, as runs of equal samples. A run takes one or
+// two bytes, so that a trace of a hundred million samples fits into memory.
 type track struct {
 	runs []byte // sealed runs, as [cursor] reads them
 	// first is the time of the first sample, next where the open run's next sample
@@ -191,7 +191,7 @@ func merged(parts []*part, gpus int, step int64, unmeasured []*series) *track {
 	return m.out
 }
 
-// merger joins samples of several GPUs, handed over in order of time, into stamps.
+// merger joins samples of several GPUs, handed over in time order, into stamps.
 type merger struct {
 	out  *track
 	step int64

@@ -35,12 +35,12 @@ type TuneReport struct {
 
 // Tuned is the wait of one class of resources.
 type Tuned struct {
-	// Policy is the name of the policy that was written for the class; empty where
-	// none was, and Why says why not.
+	// Policy is the name of the policy that was written for the class; empty if none was, and Why
+	// says why not.
 	Policy string `json:"policy,omitempty"`
 	Why    string `json:"why,omitempty"`
 	Kind   string `json:"kind,omitempty"`
-	// Type, Purpose and Team are empty where the trace does not say.
+	// Type, Purpose and Team are empty if the trace does not say.
 	Type    string `json:"type,omitempty"`
 	Purpose string `json:"purpose,omitempty"`
 	Team    string `json:"team,omitempty"`
@@ -73,7 +73,7 @@ type classHistory struct {
 	learn.History
 	resources int
 	samples   int64
-	// hourly is the hourly cost of each; nil if it is not known, or differs.
+	// hourly is the hourly cost of each; nil if it is unknown, or differs.
 	hourly *money.Amount
 }
 
@@ -231,8 +231,8 @@ func (t *trace) tested(parts []share) (Tested, error) {
 	}, err
 }
 
-// narrower returns a class that a selection of c would select as well, because c is
-// the one of which less is known; empty where there is none.
+// narrower returns a class that a selection of c would select as well, because c is the one of
+// which less is known; empty if there is none.
 func (u *tuner) narrower(c learn.Class) string {
 	for _, o := range u.sorted() {
 		if o.Class != c && o.Kind == c.Kind && o.Purpose == c.Purpose && (c.Type == "" || c.Type == o.Type) &&

@@ -126,8 +126,8 @@ func TestTunedPoliciesDoWhatWasLearned(t *testing.T) {
 	})
 }
 
-// TestTuneIsTestedOnTheFuture: the waits tested on a part of the trace were learned before it: no
-// sample after the first half changes them.
+// TestTuneIsTestedOnTheFuture checks that the waits tested on a part of the trace were learned
+// before it: no sample after the first half changes them.
 func TestTuneIsTestedOnTheFuture(t *testing.T) {
 	p := params(6 * time.Minute)
 	test := func(second []string) float64 {
@@ -154,8 +154,8 @@ func TestTuneIsTestedOnTheFuture(t *testing.T) {
 	}
 }
 
-// TestTuneOverlaps holds that a class that no selection can tell from another gets no
-// policy of its own.
+// TestTuneOverlaps checks that a class that no selection can tell from another gets no policy of
+// its own.
 func TestTuneOverlaps(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("resource,time,gpu_util,team\n")
@@ -175,8 +175,7 @@ func TestTuneOverlaps(t *testing.T) {
 	}
 }
 
-// TestTuneBeatsBreakEven holds that out of sample learning pays where there is
-// something to learn.
+// TestTuneBeatsBreakEven checks that out of sample learning pays where there is something to learn.
 func TestTuneBeatsBreakEven(t *testing.T) {
 	_, r := tuned(t, csvOf(rowsOf(day(40, 1440, 9)...)), params(12*time.Minute))
 	if r.Tested.NetSavedHours <= r.BreakEven.NetSavedHours ||

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestUtilizationThatCannotBeMeasured: a GPU whose utilization means nothing makes its machine
-// unknown, unless another one works; it never makes it idle.
+// TestUtilizationThatCannotBeMeasured checks that a GPU whose utilization means nothing makes its
+// machine unknown, unless another one works; it never makes it idle.
 func TestUtilizationThatCannotBeMeasured(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte(`apiVersion: curfew.policy/v1
 policies:

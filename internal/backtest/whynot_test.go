@@ -170,7 +170,7 @@ func TestWhyNot(t *testing.T) {
 	}
 }
 
-// TestActedThoughNothingWasReleased: a policy that only tells people acts.
+// TestActedThoughNothingWasReleased checks that a policy that only tells people acts.
 func TestActedThoughNothingWasReleased(t *testing.T) {
 	for do, acts := range map[string]bool{
 		"{do: notify}": true, `{do: tag, tags: {idle: "yes"}}`: true, "{do: stop}": false,
@@ -185,8 +185,8 @@ func TestActedThoughNothingWasReleased(t *testing.T) {
 	}
 }
 
-// TestOfForesightWhy: a share of the savings of perfect foresight is stated only if both call the
-// same time idle.
+// TestOfForesightWhy checks that a share of the savings of perfect foresight is stated only if both
+// call the same time idle.
 func TestOfForesightWhy(t *testing.T) {
 	p := params(0)
 	p.Policies = policies(t, rested("p", 5*time.Minute, 0))

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// DefaultMaxRows is how many rows an aggregate holds unless told otherwise, about 200
-// bytes each without their texts: 30,000 resources over a month at two meters each.
+// DefaultMaxRows is the number of rows an aggregate holds unless told otherwise, about 200 bytes
+// each without their texts: 30,000 resources over a month at two meters each.
 const DefaultMaxRows = 2_000_000
 
 // ErrTooManyRows says that a bill has more distinct rows than were allowed for.
@@ -71,7 +71,7 @@ func (p *purchases) add(o purchases) {
 	p.effective = p.effective.Add(o.effective)
 }
 
-// takesEffectTwice says whether a line buys a commitment and has an effective cost.
+// takesEffectTwice reports whether a line buys a commitment and has an effective cost.
 func takesEffectTwice(l *Line) bool {
 	return l.ChargeCategory == Purchase && (l.CommitmentID != "" || l.PricingCategory == Committed) &&
 		!l.Unknown.Has(EffectiveCost) && l.EffectiveCost.Sign() != 0

@@ -72,8 +72,8 @@ func drawn() *rapid.Generator[*Line] {
 	})
 }
 
-// TestOrderAndForksMakeNoDifference holds that lines in another order, divided over
-// forks, give the same bill to the last digit, and that rows add up to the totals.
+// TestOrderAndForksMakeNoDifference checks that lines in another order, divided over forks, give
+// the same bill to the last digit, and that rows add up to the totals.
 func TestOrderAndForksMakeNoDifference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOfN(drawn(), 1, 60).Draw(t, "lines")
@@ -181,8 +181,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// TestUsageThatIsBilledLate holds that usage outside of its billing period counts in the
-// period that bills it, on its own day, in whatever order and number of parts it is read.
+// TestUsageThatIsBilledLate checks that usage outside of its billing period counts in the period
+// that bills it, on its own day, in whatever order and number of parts it is read.
 func TestUsageThatIsBilledLate(t *testing.T) {
 	late, early, uneven := line("i-late", "2", 0), line("i-early", "3", 0), line("i-uneven", "5", 0)
 	late.ChargePeriodStart = september.AddDate(0, -2, 3).Add(5 * time.Hour)
@@ -505,8 +505,8 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// TestPurchasesTakeEffectOnce holds that the effective cost of a commitment's purchase is named,
-// and set to 0 where that is asked for.
+// TestPurchasesTakeEffectOnce checks that the effective cost of a commitment's purchase is named,
+// and set to 0 if that is asked for.
 func TestPurchasesTakeEffectOnce(t *testing.T) {
 	bought, used, other := line("", "360", 0), line("i-1", "0", 1), line("", "5", 2)
 	bought.ChargeCategory, bought.CommitmentID, bought.PricingCategory = Purchase, "/plans/7", Committed
@@ -543,7 +543,7 @@ func TestPurchasesTakeEffectOnce(t *testing.T) {
 	}
 }
 
-// TestNoOverflowIsSwallowed holds that sums past the range of an amount are an error.
+// TestNoOverflowIsSwallowed checks that sums past the range of an amount are an error.
 func TestNoOverflowIsSwallowed(t *testing.T) {
 	a := NewAggregate(options())
 	for i := range 3 {

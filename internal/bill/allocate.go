@@ -36,15 +36,15 @@ type SharedRule struct {
 	Accounts []string `yaml:"accounts"`
 	// Resources are ids of resources whose charges are shared.
 	Resources []string `yaml:"resources"`
-	// Untagged says whether only costs of unowned resources are shared.
+	// Untagged reports whether only costs of unowned resources are shared.
 	Untagged bool `yaml:"untagged"`
 	// Method is even for equal parts, or proportional to direct charges.
 	Method Method `yaml:"method" form:"required" enum:"even,proportional"`
-	// Among are the parties that pay; empty is all with direct charges.
+	// Among are the parties that pay; empty is all parties with direct charges.
 	Among []string `yaml:"among"`
 }
 
-// matches says whether the rule shares a row.
+// matches reports whether the rule shares a row.
 func (s *SharedRule) matches(r *Row, party string) bool {
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
 	return in(s.Services, r.Service) && in(s.Accounts, r.SubAccount) && in(s.Resources, r.Resource) &&

@@ -32,11 +32,11 @@ func (r *Row) cost(b Basis) (money.Amount, bool) {
 type Part struct {
 	Category Category     `json:"category"`
 	Billed   money.Amount `json:"billed_usd"`
-	// Share of all that was billed, 0 to 1 where nothing is negative; 0 where the bill
-	// comes to nothing.
+	// UsualLow and UsualHigh bound the usual share in percent; both are 0 if none is known. That of
+	// compute is the sum of idle (20-30) and active (15-25) machines.
 	Share float64 `json:"share"`
-	// UsualLow and UsualHigh are the share usual in the field, percent; both 0 where none
-	// is. That of compute is the sum of idle (20-30) and active (15-25) machines.
+	// UsualLow and UsualHigh are the share usual in the field, percent; both 0 if none is. That of
+	// compute is the sum of idle (20-30) and active (15-25) machines.
 	UsualLow  int `json:"usual_low_percent,omitempty"`
 	UsualHigh int `json:"usual_high_percent,omitempty"`
 }
@@ -50,8 +50,7 @@ var usual = []Part{
 	{Category: Other},
 }
 
-// Categories adds up the billed costs by category: all five, in one order, also those
-// that come to nothing.
+// Categories sums the billed costs by category: all five in a fixed order, including empty ones.
 func Categories(rows iter.Seq[Row]) ([]Part, error) {
 	parts := slices.Clone(usual)
 	var total money.Amount
@@ -81,7 +80,7 @@ const (
 // Slice is the cost of one of the five categories of an ML bill, or of the rest.
 type Slice struct {
 	Category Category `json:"category"`
-	// Billed is null where nothing measured says it, and Share with it.
+	// Billed is null if nothing measured says it, and Share with it.
 	Billed    *money.Amount `json:"billed_usd"`
 	Share     *float64      `json:"share"`
 	UsualLow  int           `json:"usual_low_percent,omitempty"`
@@ -172,7 +171,7 @@ type Flow struct {
 	Region     string       `json:"region,omitempty"`
 	ToRegion   string       `json:"to_region,omitempty"`
 	Billed     money.Amount `json:"billed_usd"`
-	// Bytes as billed, a GB being 10^9; 0 where the bill gives no amount of data.
+	// Bytes as billed, a GB being 10^9; 0 if the bill gives no amount of data.
 	Bytes int64 `json:"bytes,omitempty"`
 }
 

@@ -203,7 +203,8 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// TestAllocationAddsUp: whatever the rules, parties and the unattributed rest add up to the bill.
+// TestAllocationAddsUp checks that whatever the rules, parties and the unattributed rest add up to
+// the bill.
 func TestAllocationAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := NewAggregate(Options{Source: "test", Mapping: inventory.DefaultTagMapping()})

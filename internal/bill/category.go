@@ -55,7 +55,7 @@ func classify(l *Line) class {
 	return c
 }
 
-// unusedCapacity says whether a meter of AWS counts capacity that was reserved and not used:
+// unusedCapacity reports whether a meter of AWS counts capacity that was reserved and not used:
 // Amazon EC2 User Guide, "Capacity Reservation pricing and billing" (usage types UnusedBox and
 // UnusedDed; in descriptions "per Unused Reservation Linux p5.48xlarge Instance Hour").
 func unusedCapacity(l *Line) bool {
@@ -63,9 +63,8 @@ func unusedCapacity(l *Line) bool {
 		strings.Contains(l.ChargeDescription, " per Unused Reservation ")
 }
 
-// machineType returns the type of the machine that a usage type of AWS ends with, after a
-// colon or a hyphen ("BoxUsage:p5.48xlarge", "Studio:KernelGateway-ml.g5.xlarge"); empty where
-// it names none.
+// machineType returns the type of the machine that a usage type of AWS ends with, after a colon or
+// a hyphen ("BoxUsage:p5.48xlarge", "Studio:KernelGateway-ml.g5.xlarge"); empty if it names none.
 func machineType(usageType string) string {
 	_, name, ok := strings.Cut(usageType, ":")
 	if !ok {

@@ -354,7 +354,7 @@ func (d Decimal) floor() (money.Amount, Decimal, error) {
 	return money.Amount(q.Int64()), fromBig(r), nil
 }
 
-// beyond says whether d is out of an amount's range.
+// beyond reports whether d is out of an amount's range.
 func (d Decimal) beyond() bool {
 	const most = 1 << 58 // × 2^64 × 10^-27 is 5.3 billion
 	if d.rest == nil && d.hi < most && d.hi >= -most {

@@ -67,7 +67,7 @@ func decimals() *rapid.Generator[string] {
 	})
 }
 
-// TestSumsAreExact holds sums, differences and texts against rationals.
+// TestSumsAreExact compares sums, differences and texts with rationals.
 func TestSumsAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sum Decimal
@@ -162,8 +162,8 @@ func TestRoundingAddsUp(t *testing.T) {
 	})
 }
 
-// TestRoundingGivesTheLargestRemainders: the rest goes to the largest remainders, of equal ones to
-// the first.
+// TestRoundingGivesTheLargestRemainders checks that the rest goes to the largest remainders, of
+// equal ones to the first.
 func TestRoundingGivesTheLargestRemainders(t *testing.T) {
 	for _, tc := range []struct {
 		parts string // nano-dollars

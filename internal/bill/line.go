@@ -39,7 +39,7 @@ const Correction = "Correction"
 // periods half-open; a zero time is unknown.
 type Line struct {
 	BillingAccountID, SubAccountID string
-	// BillingCurrency is empty where the bill has no such column.
+	// BillingCurrency is empty if the bill has no such column.
 	BillingCurrency                      string
 	BillingPeriodStart, BillingPeriodEnd time.Time
 	// ChargePeriodStart says to which day the line belongs.
@@ -66,7 +66,7 @@ type Line struct {
 	UsageType string
 	// FromRegion and ToRegion are the ends of a transfer, where the bill names them.
 	FromRegion, ToRegion string
-	// Tags is a JSON object of strings; empty: none, or the bill has no such column.
+	// Tags is a JSON object of strings; empty for none, or the bill has no such column.
 	Tags string
 	// Derived is a line that a reader added to another of the same row of the file,
 	// such as the unused part of a fee; it is not counted.
@@ -86,5 +86,5 @@ const (
 	ContractedCost
 )
 
-// Has says whether all of o are in c.
+// Has reports whether all of o are in c.
 func (c Costs) Has(o Costs) bool { return c&o == o }

@@ -42,8 +42,8 @@ func (p *Period) Until() time.Time {
 // unnamed says that the bill names no billing account, and its source stands for one.
 func (p *Period) unnamed() bool { return p.Account == clean(p.Source) }
 
-// overlaps says whether two periods are of one account, as far as their bills say, and
-// share time without being the same period.
+// overlaps reports whether two periods are of one account, as far as their bills say, and share
+// time without being the same period.
 func (p *Period) overlaps(o *Period) bool {
 	if p.Account != o.Account && !(p.unnamed() && o.unnamed()) || p.utc() == o.utc() {
 		return false
@@ -81,7 +81,7 @@ func settledBefore(p *Settled, stored []Period) (Change, error) {
 	return "", nil
 }
 
-// overtakes says whether a bill holds the time of a stored period again.
+// overtakes reports whether a bill holds the time of a stored period again.
 func (b *Bill) overtakes(old *Period) bool {
 	return slices.ContainsFunc(b.Starts, old.Start.Equal) || slices.ContainsFunc(b.Periods, func(p *Settled) bool {
 		return p.overlaps(old)

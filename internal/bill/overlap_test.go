@@ -140,7 +140,7 @@ func TestBillsThatCountTwice(t *testing.T) {
 	}
 }
 
-// TestHalvesOfAMonthDoNotOverlap: the end that a bill gives is its period's.
+// TestHalvesOfAMonthDoNotOverlap checks that the end that a bill gives is its period's.
 func TestHalvesOfAMonthDoNotOverlap(t *testing.T) {
 	middle := september.AddDate(0, 0, 15)
 	_, stored := imported(t, "a.csv", "acc", september, middle, "1")

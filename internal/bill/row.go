@@ -30,7 +30,7 @@ type Row struct {
 	// Commitment is the id of the commitment that the charge buys, uses or leaves
 	// unused; Status is Used, Unused or empty.
 	Commitment, Status string
-	// CapacityStatus says whether reserved capacity was used: Used, Unused or empty.
+	// CapacityStatus reports whether reserved capacity was used: Used, Unused or empty.
 	CapacityStatus string
 	// Type is the type of the machine, where the bill names it.
 	Type    string
@@ -40,8 +40,8 @@ type Row struct {
 	// below and belong in no total.
 	Unknown Costs
 	Cost    Cost
-	// Bytes moved, for transfers; a GB of the bill counts 10^9 (FOCUS units). 0 where the
-	// bill gives no amount of data.
+	// Bytes moved, for transfers; a GB of the bill counts 10^9 (FOCUS units). 0 if the bill gives
+	// no amount of data.
 	Bytes int64
 	// Lines of the bill in the row.
 	Lines int64
@@ -91,7 +91,7 @@ type Exact struct {
 // Replacement is a period as it shall be.
 type Replacement struct {
 	Period
-	// Replaces is the digest of the period that is kept now; empty: none is.
+	// Replaces is the digest of the period that is kept now; empty for none is.
 	Replaces string
 	// Content yields the rows in a fixed order, any number of times; Period.Rows counts
 	// them. Nil: the period is removed.

@@ -38,7 +38,7 @@ type Store interface {
 type Query struct {
 	// From and To bound the day: From <= Day < To; a zero time is no bound.
 	From, To time.Time
-	// Starts of billing periods, and billing accounts.
+	// Starts are billing periods by their beginning, Accounts are billing accounts.
 	Starts   []time.Time
 	Accounts []string
 	// Resources by id.

@@ -56,7 +56,7 @@ func (t *tally) add(s *Settled) {
 	}
 }
 
-// texts returns the costs besides the billed one, nil where no line has it.
+// texts returns the costs besides the billed one, nil if no line has it.
 func (t *tally) texts() (effective, list, contracted *string) {
 	text := func(d Decimal, known int64) *string {
 		if known == 0 && t.lines > 0 {

@@ -100,8 +100,8 @@ func (r *recall[V]) slot(s string) *remembered[V] {
 	return &r[at*0x9E3779B97F4A7C15>>(64-10)]
 }
 
-// is says whether the slot holds the value of s. The text that it holds stays where it
-// is for as long, so that another cannot be taken for it.
+// is reports whether the slot holds the value of s. The text that it holds stays where it is for as
+// long, so that another cannot be taken for it.
 func (m *remembered[V]) is(s string) bool {
 	return len(m.text) == len(s) && len(s) > 0 && unsafe.StringData(m.text) == unsafe.StringData(s)
 }

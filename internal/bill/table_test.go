@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestTableIsExact holds the sums of rows against decimals, for numbers of any size and
-// length, in one table and merged from two.
+// TestTableIsExact compares the sums of rows with decimals, for numbers of any size and length, in
+// one table and merged from two.
 func TestTableIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tables [2]table

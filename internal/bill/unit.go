@@ -16,7 +16,7 @@ var units = map[string]struct{ times, scale int64 }{
 	"tib": {1 << 40, 9}, "tebibyte": {1 << 40, 9},
 }
 
-// gigabytes returns an amount of data in gigabytes; 0 where the unit is none of data.
+// gigabytes returns an amount of data in gigabytes; 0 if the unit is none of data.
 func gigabytes(quantity Decimal, unit string) Decimal {
 	if unit == "GB" || quantity.Sign() == 0 {
 		return quantity

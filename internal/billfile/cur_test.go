@@ -134,8 +134,8 @@ func TestLineItemTypes(t *testing.T) {
 	}
 }
 
-// TestUnusedCommitments holds that the unused part of fees becomes unused usage, and
-// that it is one row of the file all the same.
+// TestUnusedCommitments checks that the unused part of fees becomes unused usage, and that it is
+// one row of the file all the same.
 func TestUnusedCommitments(t *testing.T) {
 	text := curHead + "\n" +
 		curRow("SavingsPlanRecurringFee", "ComputeSavingsPlans", "ComputeSP", "10", "", "", "",

@@ -117,7 +117,7 @@ func (e *Export) takeMonth(ctx context.Context, key string, m *month, loose *[]p
 	}
 	if len(complete) == 0 {
 		if slices.ContainsFunc(others, func(r *run) bool { return runTime(r.folder).IsZero() }) {
-			for _, r := range others { // which one is the newest is not known: an overlap is refused
+			for _, r := range others { // which one is the newest is unknown: an overlap is refused
 				e.parts = append(e.parts, r.parts...)
 			}
 			return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 )
 
-// TestNewestRunOfAMonthCounts holds that of an export that writes each run into a new folder,
-// the newest complete run counts and the others are named.
+// TestNewestRunOfAMonthCounts checks that of an export that writes each run into a new folder, the
+// newest complete run counts and the others are named.
 func TestNewestRunOfAMonthCounts(t *testing.T) {
 	days := func(n int) string {
 		text := head
@@ -119,7 +119,8 @@ func TestNewestRunOfAMonthCounts(t *testing.T) {
 	}
 }
 
-// TestFewEqualRowsOfTwoFilesAreNamed: a bill may hold equal rows; they count and are named.
+// TestFewEqualRowsOfTwoFilesAreNamed checks that a bill may hold equal rows; they count and are
+// named.
 func TestFewEqualRowsOfTwoFilesAreNamed(t *testing.T) {
 	one, other := head+row(), head+row()
 	for i := range 8 {

@@ -11,7 +11,7 @@ type Error struct {
 	// Line and Column are those of a CSV file, Row that of a Parquet file, from 1; 0 is
 	// the whole file, or the whole line.
 	Line, Column, Row int
-	// Reason names the value found and the one expected; empty where Err has both.
+	// Reason names the value found and the one expected; empty if Err has both.
 	Reason string
 	// Err is the cause, where there is one.
 	Err error

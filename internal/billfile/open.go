@@ -43,8 +43,8 @@ type Options struct {
 	MaxRows int
 	// ZeroPurchases is that of bill.Options.
 	ZeroPurchases bool
-	// Workers is how many files, or row groups of Parquet, are read at a time; 0: one for
-	// each processor, four at most.
+	// Workers is how many files, or row groups of Parquet, are read at a time; 0: one for each
+	// processor, four at most.
 	Workers int
 	// Bucket returns the bucket of that name, for "s3://" paths. Nil: there is none.
 	Bucket func(ctx context.Context, name string) (Bucket, error)
@@ -74,7 +74,7 @@ type part struct {
 	size int64
 	// start of the billing period of the partition that holds it; zero: in none.
 	start time.Time
-	// delivery is shared by files that one manifest lists; empty: none lists it.
+	// delivery is shared by files that one manifest lists; empty for none lists it.
 	delivery string
 }
 

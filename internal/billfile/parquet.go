@@ -178,8 +178,8 @@ func typeName(node parquet.Node, leaves []*leaf) string {
 	return "a list or a structure"
 }
 
-// pairs returns the leaves with the keys and values of a map, or of a list of structures with
-// a key and a value, as Google Cloud lists labels; nil where there are none.
+// pairs returns the leaves with the keys and values of a map, or of a list of structures with a key
+// and a value, as Google Cloud lists labels; nil if there are none.
 func pairs(leaves []*leaf) []*leaf {
 	var pair [2]*leaf
 	for _, l := range leaves {

@@ -133,7 +133,7 @@ func within(name string) string {
 
 // manifest has the fields of export manifests that are read.
 type manifest struct {
-	// DataFiles are those of AWS Data Exports, empty where it lists none by name.
+	// DataFiles are those of AWS Data Exports, empty if it lists none by name.
 	DataFiles []string `json:"dataFiles"`
 	// AssemblyID and ReportKeys are those of the legacy AWS Cost and Usage Report.
 	AssemblyID string   `json:"assemblyId"`

@@ -140,8 +140,8 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	}
 }
 
-// TestBombsAreBounded holds that a small file of gzip takes little memory, however long
-// its lines and however much it unpacks to.
+// TestBombsAreBounded checks that a small file of gzip takes little memory, however long its lines
+// and however much it unpacks to.
 func TestBombsAreBounded(t *testing.T) {
 	zeros := strings.Repeat("0", 1<<20)
 	for _, tc := range []struct {
@@ -183,8 +183,8 @@ func TestBombsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLinksStayInTheFolder holds that a link out of a folder, to a file or a folder, is
-// not followed and its target not quoted, and that one within the folder is.
+// TestLinksStayInTheFolder checks that a link out of a folder, to a file or a folder, is not
+// followed and its target not quoted, and that one within the folder is.
 func TestLinksStayInTheFolder(t *testing.T) {
 	secret := put(t, map[string]string{
 		"key.csv": "hunter2,other\n1,2\n", "dir/more.csv": head + row("ResourceId", "i-secret"),
@@ -513,7 +513,7 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFilesThatHoldTheSameAreRefused: a copy in a folder, whatever its name, order or
+// TestFilesThatHoldTheSameAreRefused checks that a copy in a folder, whatever its name, order or
 // compression, would count twice.
 func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
 	text := head + row() + row("ResourceId", "i-2")
@@ -576,7 +576,7 @@ func TestFilesThatHoldTheSameAreRefused(t *testing.T) {
 	}
 }
 
-// TestPeriodsThatOverlapAreRefused: one file with a month twice, with two UTC offsets.
+// TestPeriodsThatOverlapAreRefused checks that one file with a month twice, with two UTC offsets.
 func TestPeriodsThatOverlapAreRefused(t *testing.T) {
 	dir := put(t, map[string]string{
 		"b.csv": head + row() + row("BillingPeriodStart", "2024-08-31T22:00:00Z", "BillingPeriodEnd",

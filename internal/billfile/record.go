@@ -109,8 +109,7 @@ func (r *record) one(field int, values []string, others map[string]string) strin
 	return text
 }
 
-// tagText returns the columns that hold one tag each as a JSON object, empty where none has a
-// value.
+// tagText returns the columns that hold one tag each as a JSON object, empty if none has a value.
 func (r *record) tagText(field int) string {
 	r.tags = append(r.tags[:0], '{')
 	for i, key := range r.layout.tagKeys {
@@ -140,7 +139,7 @@ func (c *cell) setText(s string) {
 	c.form, c.text = isText, s
 }
 
-// text returns a field's text, empty where there is none. It may be kept.
+// text returns a field's text, empty if there is none. It may be kept.
 func (r *record) text(field int) string {
 	c := r.cells[field]
 	switch {
@@ -199,7 +198,7 @@ var layouts = []string{
 
 var errNotTime = errors.New("is not a time such as 2024-09-01T00:00:00Z")
 
-// time returns a field's time in UTC, the zero time where there is none.
+// time returns a field's time in UTC, the zero time if there is none.
 func (r *record) time(field int) time.Time {
 	c := r.cells[field]
 	switch c.form {

@@ -27,8 +27,7 @@ func (r *reading) several() bool {
 	return false
 }
 
-// printsOf returns the fingerprints to which a file's lines are added; nil where none are
-// needed.
+// printsOf returns the fingerprints to which a file's lines are added; nil if none are needed.
 func (s *sink) printsOf(file int) *bill.Fingerprints {
 	if s.reading.prints == nil {
 		return nil

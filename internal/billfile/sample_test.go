@@ -172,8 +172,8 @@ func TestCommitmentExamples(t *testing.T) {
 	}
 }
 
-// TestParquetSaysTheSame holds the sample as Parquet with binary numbers against the
-// sample as CSV, to the last digit and row.
+// TestParquetSaysTheSame compares the sample as Parquet with binary numbers with the sample as CSV,
+// to the last digit and row.
 func TestParquetSaysTheSame(t *testing.T) {
 	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")
 	parquet := filepath.Join(t.TempDir(), "sample.parquet")
@@ -202,7 +202,7 @@ func sample(t testing.TB, path string) []billtest.Row {
 	return rows
 }
 
-// TestSampleByDimension holds the rows of the published sample against a naive addition of the
+// TestSampleByDimension compares the rows of the published sample with a naive addition of the
 // file's own columns: each value of each column has the same cost, within a nano-dollar a row.
 func TestSampleByDimension(t *testing.T) {
 	path := data.Path(t, "focus-1.0/focus_sample.csv.gz")

@@ -161,7 +161,7 @@ func floatReader(size int, known *floats) func(*cell, parquet.Value) error {
 	}
 }
 
-// timeReader returns how times of a type are read; nil where it is none.
+// timeReader returns how times of a type are read; nil if it is none.
 func timeReader(t parquet.Type) func(*cell, parquet.Value) error {
 	at := func(seconds, nanos int64) (time.Time, error) {
 		if seconds < 0 || seconds > 253_000_000_000 {

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 )
 
-// TestValuesCompareWithoutCase holds that a bill in lower or upper case says the same, to its
+// TestValuesCompareWithoutCase checks that a bill in lower or upper case says the same, to its
 // digest, and that values FOCUS does not define are named.
 func TestValuesCompareWithoutCase(t *testing.T) {
 	const columns = "BilledCost,EffectiveCost,BillingCurrency,BillingPeriodStart,ChargePeriodStart,ChargeCategory,ChargeClass,PricingCategory," +
@@ -56,8 +56,8 @@ func TestValuesCompareWithoutCase(t *testing.T) {
 	}
 }
 
-// TestColumnsOfOtherTypes holds that labels in lists are read, that other columns of another
-// type are named, and that only those of money stop the import.
+// TestColumnsOfOtherTypes checks that labels in lists are read, that other columns of another type
+// are named, and that only those of money stop the import.
 func TestColumnsOfOtherTypes(t *testing.T) {
 	type label struct {
 		Key       string `parquet:"key"`
@@ -117,8 +117,8 @@ func TestColumnsOfOtherTypes(t *testing.T) {
 	}
 }
 
-// TestLegacyReport holds that the legacy Cost and Usage Report is read in both of its
-// spellings as CUR 2.0 is, with a column for each tag.
+// TestLegacyReport checks that the legacy Cost and Usage Report is read in both of its spellings as
+// CUR 2.0 is, with a column for each tag.
 func TestLegacyReport(t *testing.T) {
 	names := strings.Split(curHead, ",")
 	slashed := map[string]string{

@@ -36,9 +36,9 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// TestOnlyLiveHoldsCoverTheirMachines: a machine under a hold's tag counts in the dollars of an
-// hour unless that hold is live, has the rate for it, and is its owner's.
-func TestOnlyLiveHoldsCoverTheirMachines(t *testing.T) {
+// TestOnlyLiveHoldsCoverMachines checks that a machine tagged with a hold counts toward the
+// hourly limit unless that hold is live, has the rate for it, and belongs to the machine's owner.
+func TestOnlyLiveHoldsCoverMachines(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
 		name   string
@@ -46,7 +46,7 @@ func TestOnlyLiveHoldsCoverTheirMachines(t *testing.T) {
 		owner  inventory.Owner
 		hold   inventory.Owner
 		charge money.Amount
-		want   money.Amount // dollars an hour, of the team vision
+		want   money.Amount // dollars an hour of the team vision
 	}{
 		{"live", nil, vision, vision, 40, 40},
 		{"live, and not yet charged", nil, vision, vision, 0, 40},
@@ -85,8 +85,7 @@ func TestOnlyLiveHoldsCoverTheirMachines(t *testing.T) {
 	}
 }
 
-// TestReleasedHoldTagCountsPerHour is the way that was found: an $800/h machine under
-// the tag of a hold that was given back.
+// TestReleasedHoldTagCountsPerHour covers an $800/h machine tagged with a released hold.
 func TestReleasedHoldTagCountsPerHour(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, `budgets: [{id: vision, team: vision, purpose: training, amount: 100000, per_hour: 100}]`)
@@ -107,8 +106,8 @@ func TestReleasedHoldTagCountsPerHour(t *testing.T) {
 	}
 }
 
-// TestForeignChargesDoNotReduceHold: a company's budget holds what vision reserved
-// though speech runs a machine under vision's tag.
+// TestForeignChargesDoNotReduceHold checks that the company's budget still holds vision's
+// reservation if speech runs a machine tagged with vision's hold.
 func TestForeignChargesDoNotReduceHold(t *testing.T) {
 	d, s := desk(t, nested)
 	h := live(t, d, run("a", 300), now)
@@ -122,10 +121,10 @@ func TestForeignChargesDoNotReduceHold(t *testing.T) {
 	}
 }
 
-// TestRunAcrossPeriodsIsObservedInEither: a run that began in November and was charged
-// there alone is not held in December, once the ledger reaches past its end; and while it
-// runs, December holds no more than November has left of it.
-func TestRunAcrossPeriodsIsObservedInEither(t *testing.T) {
+// TestRunIsObservedAcrossPeriods checks that a run started in November and charged only
+// there is not held in December once the ledger reaches past its end, and that while it runs,
+// December holds at most the rest.
+func TestRunIsObservedAcrossPeriods(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
 	h := run("a", 90)
@@ -157,7 +156,7 @@ func TestRunAcrossPeriodsIsObservedInEither(t *testing.T) {
 	missed(false)
 }
 
-// TestReportsUnobservedHolds: what is held for want of observation is named in the report.
+// TestReportsUnobservedHolds checks that the report names amounts held for lack of observation.
 func TestReportsUnobservedHolds(t *testing.T) {
 	d, _ := desk(t, one)
 	h := live(t, d, run("a", 400), now)
@@ -177,8 +176,8 @@ func TestReportsUnobservedHolds(t *testing.T) {
 	}
 }
 
-// TestEndedHoldFreesCapacity: machines, GPUs and the dollars of an hour are held from the
-// reservation until the hold ends, however that is.
+// TestEndedHoldFreesCapacity checks that machines, GPUs and hourly dollars are held from the
+// reservation until any end of the hold.
 func TestEndedHoldFreesCapacity(t *testing.T) {
 	ctx := context.Background()
 	const limits = `
@@ -243,8 +242,8 @@ quotas: [{id: one, gpus: {H100: 8}, machines: 1}]`
 	}
 }
 
-// TestHourlyLimitAppliesInWindow: the dollars of an hour are those of now, and a window that
-// is still to come limits none of them.
+// TestHourlyLimitAppliesInWindow checks that hourly limits apply now, and that a future window
+// limits nothing.
 func TestHourlyLimitAppliesInWindow(t *testing.T) {
 	d, _ := desk(t,
 		`budgets: [{id: sprint, team: vision, purpose: training, amount: 1000, per_hour: 5, period: {from: 2026-11-22, until: 2026-12-01}}]`)
@@ -268,7 +267,7 @@ func TestHourlyLimitAppliesInWindow(t *testing.T) {
 	}
 }
 
-// TestMeasuresLastFullHour: charges are measured over the last whole hour alone.
+// TestMeasuresLastFullHour checks that only charges of the last full hour are measured.
 func TestMeasuresLastFullHour(t *testing.T) {
 	d, s := desk(t, one)
 	for hour, dollars := range map[int]money.Amount{-2: 1000, -1: 7, 0: 500} {

@@ -153,8 +153,8 @@ func (d Desk) Release(ctx context.Context, id, by string, now time.Time) (Hold, 
 	return d.endHold(ctx, id, Event{At: now, By: by, Verb: Release}, func(h *Hold) { h.State = Released })
 }
 
-// Unobserved returns the ids of holds whose runs are over but whose money stays held, because the
-// ledger has not seen their cost.
+// Unobserved returns the IDs of holds whose runs are over but whose money stays held, because the
+// ledger has not observed their cost.
 func (d Desk) Unobserved(ctx context.Context, holds []Hold, now time.Time) (map[string]bool, error) {
 	all := Line{Window: Window{From: now.Add(time.Hour)}}
 	s, err := d.Store.Spent(ctx, Match{}, all.timeBefore(holds).From, all.Window.From)
@@ -170,7 +170,7 @@ func (d Desk) Unobserved(ctx context.Context, holds []Hold, now time.Time) (map[
 	return missed, nil
 }
 
-// endHold ends a hold. Repeating the same end changes nothing.
+// endHold ends a hold. Repeating it has no effect.
 func (d Desk) endHold(ctx context.Context, id string, e Event, how func(*Hold)) (Hold, error) {
 	h, err := d.Store.Hold(ctx, id)
 	if err != nil {

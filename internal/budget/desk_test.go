@@ -38,13 +38,13 @@ func desk(t testing.TB, src string) (budget.Desk, *budgettest.Store) {
 	return budget.Desk{Store: s, Set: set(t, src)}, s
 }
 
-// run is a hold of team vision for training, of ten hours.
+// run returns a ten-hour hold of team vision for training.
 func run(key string, dollars int64) budget.Hold {
 	return budget.Hold{Key: key, Kind: "job", Name: key, SpecHash: key, Owner: vision, Purpose: inventory.Training,
 		Amount: money.Amount(dollars) * money.USD, From: now, Until: now.Add(10 * time.Hour)}
 }
 
-// live makes a hold that is live.
+// live makes a live hold.
 func live(t testing.TB, d budget.Desk, h budget.Hold, at time.Time) budget.Hold {
 	t.Helper()
 	h, err := d.Reserve(context.Background(), h, at)
@@ -86,8 +86,8 @@ budgets:
   - {id: speech, parent: company, team: speech, purpose: training, amount: 600}
 `
 
-// TestNestedBudgetsCountOncePerLevel: what a child spends and holds counts against its parent
-// once, though both match it, and the children's amounts do not add to the parent's.
+// TestNestedBudgetsCountOncePerLevel checks that spend and holds of a child count once against its
+// parent, though both match, and that the children's amounts do not raise the parent's.
 func TestNestedBudgetsCountOncePerLevel(t *testing.T) {
 	d, s := desk(t, nested)
 	s.Charge(budgettest.Charge{
@@ -100,7 +100,7 @@ func TestNestedBudgetsCountOncePerLevel(t *testing.T) {
 			t.Errorf("%s has $%s left ($%s used, $%s held), want $%s", id, st.Left, st.Used, st.Held, want)
 		}
 	}
-	// Each level holds by itself: speech has 600 of its own, of which the company has 500.
+	// Each level limits on its own: speech has 600, of which the company has 500 left.
 	h := run("b", 600)
 	h.Owner = speech
 	live(t, d, func() budget.Hold { h := h; h.Key, h.Amount = "c", 200*money.USD; return h }(), now)
@@ -140,8 +140,8 @@ budgets:
 	}
 }
 
-// TestOwnChargesReduceHold lets a hold's machine be charged: what is charged is
-// taken off what is held, up to the hold and past it.
+// TestOwnChargesReduceHold charges a hold's machine: charges reduce the hold, and exceed it once it
+// is used.
 func TestOwnChargesReduceHold(t *testing.T) {
 	d, s := desk(t, one)
 	h := live(t, d, run("a", 400), now)
@@ -264,8 +264,8 @@ func TestRefusedExtensionChangesNothing(t *testing.T) {
 	}
 }
 
-// TestReserveIsIdempotent: one key, one hold; one that an earlier process left
-// pending is taken up, and made larger only if that fits.
+// TestReserveIsIdempotent checks that a key has one hold: a pending one of an earlier process is
+// reused, and enlarged only if that fits.
 func TestReserveIsIdempotent(t *testing.T) {
 	ctx := context.Background()
 	d, _ := desk(t, one)
@@ -307,8 +307,8 @@ func TestReserveIsIdempotent(t *testing.T) {
 	}
 }
 
-// TestPastPeriodDoesNotBind: a run that goes on is not refused because the month
-// in which it began was overspent.
+// TestPastPeriodDoesNotBind checks that a run is not refused because the month in which it began
+// was overspent.
 func TestPastPeriodDoesNotBind(t *testing.T) {
 	d, s := desk(t, one)
 	at := time.Date(2026, 11, 30, 20, 0, 0, 0, time.UTC)
@@ -321,8 +321,8 @@ func TestPastPeriodDoesNotBind(t *testing.T) {
 	}
 }
 
-// TestHoldAcrossPeriodsCountsInBoth: a run of ten hours that begins four hours before
-// the month ends counts by 4/10 and 6/10.
+// TestHoldAcrossPeriodsCountsInBoth checks that a ten-hour run starting four hours before the end
+// of a month counts 4/10 and 6/10.
 func TestHoldAcrossPeriodsCountsInBoth(t *testing.T) {
 	ctx := context.Background()
 	d, s := desk(t, one)
@@ -350,9 +350,9 @@ func TestHoldAcrossPeriodsCountsInBoth(t *testing.T) {
 	}
 }
 
-// TestAdmittedRunsFitEveryPeriod admits runs of any amount, rate and length
-// and extends some, then spends as fast as each may, within one month: whichever month it
-// is, its budget has held all of that.
+// TestAdmittedRunsFitEveryPeriod admits runs of any amount, rate and length, extends some, and
+// spends as fast as each may within one month: in every month the budget must have held that
+// amount.
 func TestAdmittedRunsFitEveryPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()
@@ -389,7 +389,7 @@ func TestAdmittedRunsFitEveryPeriod(t *testing.T) {
 			0, 1, 0) {
 			var spent money.Amount
 			for _, h := range holds {
-				var most money.Amount // by the hour, from the month's beginning
+				var most money.Amount // hourly, from the start of the month
 				for at := h.From; at.Before(h.Until); at = at.Add(time.Hour) {
 					if !at.Before(month) && at.Before(month.AddDate(0, 1, 0)) {
 						most += h.Hourly
@@ -493,7 +493,7 @@ quotas:
 	}
 }
 
-// TestConcurrentHoldsRespectBudget lets many reserve at once.
+// TestConcurrentHoldsRespectBudget reserves concurrently.
 func TestConcurrentHoldsRespectBudget(t *testing.T) {
 	d, s := desk(t, nested)
 	s.Charge(budgettest.Charge{
@@ -533,7 +533,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 }
 
 // TestRandomOperationsRespectBudget reserves, admits, charges, extends, settles and releases at
-// random: what is charged within its hold never takes any budget past its amount.
+// random: charges within holds must never exceed a budget.
 func TestRandomOperationsRespectBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx := context.Background()

@@ -16,8 +16,8 @@ const (
 	day = 24 * time.Hour
 	// historyDays is the number of past days that a forecast resamples.
 	historyDays = 8 * 7
-	// monthlyHistoryDays is the number of past days in which charges of once a month are sought: each
-	// day of a month occurs at least twice in most of them.
+	// monthlyHistoryDays is the number of past days in which monthly charges are detected: each day
+	// of a month occurs at least twice in most of them.
 	monthlyHistoryDays = 92
 	// minHistoryDays is the minimum for a forecast: one of each weekday.
 	minHistoryDays = 7
@@ -34,16 +34,15 @@ var ErrNoForecast = errors.New("no forecast")
 
 // Forecast is the forecast spend of a window at its end.
 //
-// A bootstrap simulates a thousand futures. A third of them resample the past days, so that few days
-// give a wide range, and draw the remaining days from the resampled ones of the same weekday if there
-// are four weeks of them: spend that returns to its mean. The others, from three weeks on, begin
-// at the level of the last week, keep the growth of a run of past weeks, vary it by ratios between
-// past weeks, and divide each week by the days of a past one: spend that drifts and grows. Charges of
-// once a month (support, reserved fees, tax) are taken off the past and fall due on their day. The
-// range is widened by what it would have missed in the past, on each side. Low, Median and High are the
-// 5th, 50th and 95th percentiles: the range is meant to hold nine of ten outcomes. Days are UTC.
-// Source: Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 8. Equal
-// histories give equal forecasts.
+// A bootstrap simulates a thousand futures. A third of them assume spend that returns to its mean:
+// they resample the past days, so that few days give a wide range, by weekday if there are four
+// weeks. The others, given three weeks, assume spend that drifts and grows: they start at the level
+// of the last week, continue the growth of a run of past weeks varied by ratios between past weeks,
+// and distribute each week like a past one. Monthly charges (support, reserved fees, tax) are
+// removed from the past and added on their day. The range is widened on each side by what it would
+// have missed in the past. Low, Median and High are the 5th, 50th and 95th percentiles: the range
+// is meant to hold nine of ten outcomes. Days are UTC. Source: Efron & Tibshirani, An Introduction
+// to the Bootstrap, 1993, chapters 6 and 8. Equal histories give equal forecasts.
 type Forecast struct {
 	// Low is the lower end of the range in dollars.
 	Low money.Amount `json:"low_usd"`
@@ -55,12 +54,12 @@ type Forecast struct {
 	Days int `json:"days"`
 	// Weekdays reports that weekdays were distinguished.
 	Weekdays bool `json:"weekdays"`
-	// MonthlyUSD are the charges of once a month that fall due before the end of the window.
+	// MonthlyUSD are the monthly charges due before the end of the window.
 	MonthlyUSD money.Amount `json:"monthly_charges_usd,omitempty"`
 }
 
-// forecast simulates futures from the amount used until through, the whole days before it (oldest
-// first) and the window's end.
+// forecast simulates futures from the amount used until through, the whole days before (oldest
+// first), and the window's end.
 func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Forecast, error) {
 	past = afterFirstSpend(past)
 	if !through.Before(to) {
@@ -92,7 +91,7 @@ func forecast(used money.Amount, past []money.Amount, through, to time.Time) (Fo
 	}, nil
 }
 
-// simulate draws futures of spans of days, and returns their 5th, 50th and 95th percentiles.
+// simulate generates futures over spans of days, and returns their 5th, 50th and 95th percentiles.
 func simulate(used money.Amount, past []money.Amount, spans []time.Duration, draws int) (low, median,
 	high money.Amount, err error) {
 	random := rand.New(rand.NewPCG(1, uint64(len(past))))
@@ -113,28 +112,27 @@ func simulate(used money.Amount, past []money.Amount, spans []time.Duration, dra
 }
 
 const (
-	// hindcasts is the most past forecasts that a range is checked by, hindcastDraws the futures of
-	// each.
+	// hindcasts is the maximum number of past forecasts that check a range, hindcastDraws the
+	// number of futures in each.
 	hindcasts, hindcastDraws = 20, 100
-	// minHindcasts is the fewest from which the range is widened.
+	// minHindcasts is the minimum number of hindcasts to widen a range.
 	minHindcasts = 4
-	// hindcastErrors is the reach of the range from its median, in usual errors of the medians of
-	// hindcasts: Student's t at the 95th percentile for five independent ones.
+	// hindcastErrors scales the range around its median in standard errors of the hindcasts'
+	// medians: Student's t at the 95th percentile for five independent ones.
 	hindcastErrors = 2.0
-	// maxErrorFactor bounds the factor of it.
+	// maxErrorFactor bounds the factor from hindcast errors.
 	maxErrorFactor = 8.0
 )
 
-// misses are the results of forecasts of days that are past. The zero value widens nothing.
+// misses are the errors of hindcasts. The zero value widens nothing.
 type misses struct {
-	// below and above are the most dollars by which one was outside of its range.
+	// below and above are the largest amounts by which an outcome was outside of its range.
 	below, above money.Amount
 	// factor is the ratio between outcome and median, over 1, that the range has to reach; 0 is unknown.
 	factor float64
 }
 
-// widen returns the ends of a range with the misses of the past. Ahead is the median without what is
-// used already.
+// widen extends a range by the misses. ahead is the median without the amount used already.
 func (m misses) widen(low, ahead, high, used money.Amount) (money.Amount, money.Amount) {
 	low, high = low-m.below, high+m.above
 	if m.factor > 1 {
@@ -146,11 +144,11 @@ func (m misses) widen(low, ahead, high, used money.Amount) (money.Amount, money.
 	return low, high
 }
 
-// hindcast forecasts as many days from earlier days of the past, and returns by how much the range
-// has to be wider on each side to hold all of their outcomes, in the dollars of today's level, and the
-// usual error of their medians: overlapping hindcasts are few independent ones, so that holding all of
-// them holds fewer than nine of ten later. It returns nothing where the past is too short. Source:
-// Romano, Patterson & Candès, Conformalized Quantile Regression, 2019.
+// hindcast forecasts spans of the same length from earlier days, and returns how much wider the
+// range must be on each side to include all of their outcomes, at today's level, and the standard
+// error of their medians: overlapping hindcasts count as few independent ones, so that including
+// all of them covers fewer than nine of ten later outcomes. It returns zero if the past is too
+// short. Source: Romano, Patterson & Candès, Conformalized Quantile Regression, 2019.
 func hindcast(past []money.Amount, days int) misses {
 	spans := make([]time.Duration, days)
 	for i := range spans {
@@ -189,7 +187,7 @@ func hindcast(past []money.Amount, days int) misses {
 	return misses{margin(under), margin(over), min(maxErrorFactor, math.Exp(hindcastErrors*usual))}
 }
 
-// levelOf is the spend of the last week of some days.
+// levelOf returns the spend of the last week.
 func levelOf(past []money.Amount) float64 {
 	sum := 0.0
 	for _, v := range past[max(0, len(past)-7):] {
@@ -198,7 +196,7 @@ func levelOf(past []money.Amount) float64 {
 	return sum
 }
 
-// daysOf divides a time at midnights UTC.
+// daysOf divides a time span at UTC midnights.
 func daysOf(from, to time.Time) []time.Duration {
 	var out []time.Duration
 	for from.Before(to) {

@@ -25,8 +25,8 @@ func deskOf(src string) (budget.Desk, *budgettest.Store) {
 	return budget.Desk{Store: store, Set: s}, store
 }
 
-// spend charges one amount at noon of each day before the 21st, the newest last, and
-// nothing in the last hour of the ledger, which ends at noon of the 21st.
+// spend charges one amount at noon of each day before the 21st, the newest last, and nothing in the
+// last hour of the ledger, which ends at noon of the 21st.
 func spend(s *budgettest.Store, days int, of func(day int) money.Amount) {
 	end := now.Truncate(time.Hour)
 	s.Charge(budgettest.Charge{At: end.Add(-time.Hour)})
@@ -85,7 +85,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestForecastIsDeterministic, to the cent: a thousand futures, drawn alike each time.
+// TestForecastIsDeterministic checks to the cent that equal histories give equal forecasts.
 func TestForecastIsDeterministic(t *testing.T) {
 	d, s := desk(t, one)
 	spend(s, 30, func(i int) money.Amount { return money.Amount(i*i*7919%100_003) * money.Cent })
@@ -96,8 +96,8 @@ func TestForecastIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestForecastRangeCoversOutcome draws pasts and what followed from one distribution:
-// the range from the 5th to the 95th percentile holds about nine in ten.
+// TestForecastRangeCoversOutcome generates pasts and outcomes from one distribution: the range from
+// the 5th to the 95th percentile must cover about nine in ten.
 func TestForecastRangeCoversOutcome(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	day := func() money.Amount { return money.Amount(random.ExpFloat64() * 100 * float64(money.USD)) }
@@ -112,7 +112,7 @@ func TestForecastRangeCoversOutcome(t *testing.T) {
 				t.Fatal(st.NoForecast)
 			}
 			total := st.Used
-			for range 9 { // nine and a half days of November are left
+			for range 9 { // the rest of November is nine and a half days
 				total += day()
 			}
 			if total += day() / 2; total >= f.Low && total <= f.High {

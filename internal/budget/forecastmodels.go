@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// dayModel resamples past days by their class: the weekday, or one class of all.
+// dayModel resamples past days by class: the weekday, or a single class.
 type dayModel struct {
 	byClass, again [][]money.Amount
 }
@@ -22,8 +22,8 @@ func newDayModel(past []money.Amount) *dayModel {
 	}
 	m := &dayModel{byClass: make([][]money.Amount, classes), again: make([][]money.Amount, classes)}
 	for i, v := range past {
-		// Days are counted from the day in which the ledger ends, which has weekday class 0 like
-		// the day a week before.
+		// Days are counted from the last day of the ledger, whose weekday is class 0, like the day
+		// a week before.
 		c := ((i-len(past))%classes + classes) % classes
 		m.byClass[c] = append(m.byClass[c], v)
 	}
@@ -49,25 +49,25 @@ func (m *dayModel) draw(random *rand.Rand, n int) []money.Amount {
 }
 
 const (
-	// minWeeks is the number of past weeks from which changes between them are known.
+	// minWeeks is the minimum number of past weeks to estimate weekly changes.
 	minWeeks = 3
-	// maxWeekChange bounds the change from one week to the next, both ways.
+	// maxWeekChange bounds the change from one week to the next in both directions.
 	maxWeekChange = 2.0
-	// maxDrift bounds the level of a future week in last weeks, both ways: changes of a few weeks say
-	// nothing of a level far from any that was seen.
+	// maxDrift bounds the level of a future week relative to the last one in both directions: a few
+	// weeks of changes do not predict levels far from any observed one.
 	maxDrift = 8.0
 )
 
-// weekModel carries the level of the last week on by the growth of past weeks. Each future takes the
-// mean growth of one run of weeks and keeps it, because growth persists: drawn week by week it averages
-// away.
+// weekModel continues the level of the last week by the growth of past weeks. Each future uses the
+// mean growth of one run of weeks throughout, because growth persists: drawn week by week it would
+// average out.
 type weekModel struct {
 	last   float64     // dollars of the last week in nano-dollars
 	shapes [][]float64 // shares of the days of past weeks
-	ratios []float64   // of a week to the one before
+	ratios []float64   // of a week to the previous one
 }
 
-// newWeekModel returns nil where there are too few weeks, or the last one has no spend.
+// newWeekModel returns nil if there are too few weeks, or the last one has no spend.
 func newWeekModel(past []money.Amount) *weekModel {
 	n := len(past) / 7
 	if n < minWeeks {
@@ -132,24 +132,25 @@ func meanLog(ratios []float64) float64 {
 }
 
 const (
-	// monthlyFactor is how many times the usual spend of its weekday a day has at least on which
-	// something is charged once a month.
+	// monthlyFactor is the minimum ratio of a day with a monthly charge to the usual spend of its
+	// weekday.
 	monthlyFactor = 3
-	// firstDays are the days of a month on which one occurrence is enough: providers charge support,
-	// fees and tax at the start of a month.
+	// firstDays are the first days of a month, on which one occurrence suffices: providers charge
+	// support, fees and tax at the start of a month.
 	firstDays = 3
-	// maxMonthlyDays is the most days of a month with such a charge; more are spikes.
+	// maxMonthlyDays is the maximum number of days of a month with a monthly charge; more are
+	// spikes.
 	maxMonthlyDays = 3
-	// monthlySpread is how far two of them may differ, as a share of the larger one.
+	// monthlySpread is the maximum difference of two occurrences, relative to the larger one.
 	monthlySpread = 0.5
 )
 
-// monthly are the charges of once a month by their day of the month.
+// monthly holds the monthly charges by day of the month.
 type monthly map[int]money.Amount
 
-// monthlyCharges finds what is charged once a month in past days, of which the last one is the day
-// before today, and returns the days without it. A day of the month has such a charge where each of
-// its occurrences is far above the usual spend of its weekday, by about the same amount.
+// monthlyCharges finds monthly charges in past days, the last of which is yesterday, and returns
+// the days without them. A day of the month has a monthly charge if each of its occurrences is far
+// above the usual spend of its weekday, by a similar amount.
 func monthlyCharges(past []money.Amount, today time.Time) ([]money.Amount, monthly) {
 	usual := func(i int) money.Amount {
 		var same []money.Amount
@@ -192,12 +193,12 @@ func monthlyCharges(past []money.Amount, today time.Time) ([]money.Amount, month
 	return cleaned, found
 }
 
-// due adds up what falls due on whole days of a time.
+// due sums the monthly charges due on whole days of a time span.
 func (m monthly) due(from, to time.Time) (money.Amount, error) {
 	var sum money.Amount
 	first := from.UTC().Truncate(day)
 	if first.Before(from) {
-		first = first.Add(day) // what is charged today is in what was spent
+		first = first.Add(day) // today's charges are already in the amount used
 	}
 	for d := first; d.Before(to) && len(m) > 0; d = d.Add(day) {
 		var err error

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// replayed forecasts each stretch of 5 to 30 days of a series from what came before, and returns how
-// often the range holds what followed, with the mean width of the range as a share of the outcome.
+// replayed forecasts each span of 5 to 30 days of a series from the days before, and returns how
+// often the range covers the outcome, with the mean width of the range relative to the outcome.
 func replayed(t *testing.T, series []money.Amount, first time.Time, every int) (held, all int, width float64) {
 	t.Helper()
 	for at := 35; at+5 <= len(series); at += every {
@@ -40,9 +40,9 @@ func replayed(t *testing.T, series []money.Amount, first time.Time, every int) (
 	return held, all, width / float64(all)
 }
 
-// TestForecastHoldsReplayedTruth replays series with the patterns of bills: working days, drift, and
-// charges of once a month. The range holds the later truth in nine of ten.
-func TestForecastHoldsReplayedTruth(t *testing.T) {
+// TestForecastCoversReplayedSeries replays series with the patterns of bills: working days, drift and
+// monthly charges. The range must cover nine of ten outcomes.
+func TestForecastCoversReplayedSeries(t *testing.T) {
 	first := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
 		name  string
@@ -89,7 +89,7 @@ func TestForecastHoldsReplayedTruth(t *testing.T) {
 	}
 }
 
-// growing is the level of a team whose projects double its use within a month each.
+// growing is the spend of a team whose projects double its use within a month each.
 func growing(at time.Time) float64 {
 	level := 1.0
 	for _, begin := range []int{40, 130, 220, 330, 420} {
@@ -99,8 +99,8 @@ func growing(at time.Time) float64 {
 	return level
 }
 
-// TestForecastFindsMonthlyCharges: a support fee on the first of the month is due again, and a day of
-// unusual work is not.
+// TestForecastFindsMonthlyCharges checks that a support fee on the first of the month is expected
+// again, and that a day of unusual work is not.
 func TestForecastFindsMonthlyCharges(t *testing.T) {
 	today := time.Date(2026, 9, 21, 0, 0, 0, 0, time.UTC)
 	var past []money.Amount
@@ -134,9 +134,9 @@ func TestForecastFindsMonthlyCharges(t *testing.T) {
 	}
 }
 
-// TestForecastHoldsRecordedUse replays the GPU-hours of each day of a recorded cluster, which grows
-// twentyfold over the record, at a dollar each. The models were chosen on generated series, without it.
-func TestForecastHoldsRecordedUse(t *testing.T) {
+// TestForecastCoversRecordedUse replays the daily GPU-hours of a recorded cluster, which grows
+// twentyfold over the record, at a dollar each. The models were chosen on generated series only.
+func TestForecastCoversRecordedUse(t *testing.T) {
 	file, err := os.Open(data.Path(t, "alibaba-openb-2023/pods.csv.gz"))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestForecastHoldsRecordedUse(t *testing.T) {
 	for i, name := range head {
 		column[name] = i
 	}
-	const days = 149 // the last one is cut
+	const days = 149 // the last day is incomplete
 	series := make([]float64, days)
 	for {
 		row, err := rows.Read()

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestSpan holds every hold that a check needs: those of the last hour, of every window,
-// and of the run.
+// TestSpan checks that the span covers every hold that a check needs: of the last hour, of every
+// window, and of the run.
 func TestSpan(t *testing.T) {
 	hour, month := now.Truncate(time.Hour).Add(-time.Hour), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {
@@ -50,9 +50,9 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// TestReadsBefore: the time before a window is read from the day on which a hold began
-// that counts in it, and not at all where none did.
-func TestReadsBefore(t *testing.T) {
+// TestReadsTimeBeforeWindow checks that the time before a window is read since the day on which a counted
+// hold began, and not at all without one.
+func TestReadsTimeBeforeWindow(t *testing.T) {
 	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		change func(*budget.Hold)
@@ -78,7 +78,7 @@ func TestReadsBefore(t *testing.T) {
 	}
 }
 
-// TestHourlyLimitEndsWithWindow: at the end of a window its hourly limit is over.
+// TestHourlyLimitEndsWithWindow checks that an hourly limit ends with its window.
 func TestHourlyLimitEndsWithWindow(t *testing.T) {
 	for at, fits := range map[time.Time]bool{now.Add(-1): false, now: true} {
 		h := run("a", 1)
@@ -96,7 +96,7 @@ func TestHourlyLimitEndsWithWindow(t *testing.T) {
 	}
 }
 
-// TestHoldOwnsCharge: a charge is a hold's own unless it names another owner.
+// TestHoldOwnsCharge checks that a charge belongs to a hold unless it names another owner.
 func TestHoldOwnsCharge(t *testing.T) {
 	h := budget.Hold{Owner: vision}
 	for _, tc := range []struct {
@@ -150,7 +150,7 @@ func TestRefusalMessages(t *testing.T) {
 	}
 }
 
-// TestOverflowIsAnError, and never an answer that a budget is free.
+// TestOverflowIsAnError checks that overflow never makes a budget look free.
 func TestOverflowIsAnError(t *testing.T) {
 	huge := func(id string, change func(*budget.Hold)) budget.Hold {
 		h := run(id, 0)
@@ -188,8 +188,8 @@ func TestOverflowIsAnError(t *testing.T) {
 	}
 }
 
-// TestZeroReservationIsAdmitted: a budget or quota that is exceeded already takes what
-// adds nothing to it.
+// TestZeroReservationIsAdmitted checks that a budget or quota that is already exceeded admits a
+// reservation that adds nothing.
 func TestZeroReservationIsAdmitted(t *testing.T) {
 	d, s := desk(t, `
 budgets: [{id: vision, team: vision, purpose: training, amount: 10, per_hour: 1}]
@@ -208,7 +208,7 @@ quotas: [{id: q, machines: 0, gpus: {H100: 1}}]`)
 	}
 }
 
-// TestStoreErrorsReserveNothing: a store that fails once, at whatever read or write.
+// TestStoreErrorsReserveNothing lets the store fail once at any read or write.
 func TestStoreErrorsReserveNothing(t *testing.T) {
 	ctx, broken := context.Background(), errors.New("broken")
 	for name, do := range map[string]func(d budget.Desk, id string) error{
@@ -281,7 +281,7 @@ func TestHoldIDs(t *testing.T) {
 	}
 }
 
-// TestRunEnd: extending never shortens a run, and settling ends it where it ended.
+// TestRunEnd checks that extending never shortens a run, and that settling keeps the actual end.
 func TestRunEnd(t *testing.T) {
 	ctx := context.Background()
 	for by, want := range map[time.Duration]time.Duration{

@@ -99,9 +99,9 @@ func (h Hold) isUnobserved(now time.Time, observed bool) bool {
 	return h.countedAmount(now, observed) > h.countedAmount(now, true)
 }
 
-// amountIn returns the most of an amount that can be spent in a window: the hourly rate times its
-// hours, plus what the rate does not explain, which may be due at any time. Over several windows
-// this can exceed the amount, because each budget has to be able to pay.
+// amountIn returns the maximum part of an amount that can be spent in a window: the hourly rate
+// times its hours, plus the part beyond the rate, which may be due at any time. The sum over
+// windows may exceed the amount, because each budget must be able to pay.
 func (h Hold) amountIn(amount money.Amount, w Window) money.Amount {
 	from, until := h.From, h.Until
 	if w.From.After(from) {

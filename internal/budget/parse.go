@@ -82,7 +82,7 @@ func (c *Config) read(f *document.File, root ast.Node) error {
 // Check checks the sections together, as NewSet does.
 func (c Config) Check() (Set, error) { return NewSet(c.Budgets, c.Quotas) }
 
-// reader reads nodes of a file whose name is added later.
+// reader reads nodes; the file's name is added later.
 type reader struct{ document.File }
 
 // UnmarshalYAML reads the list and checks the budgets against one another.
@@ -120,7 +120,7 @@ func (q *Quotas) UnmarshalYAML(n ast.Node) error {
 	return d.locate(err, owner)
 }
 
-// locate gives a *FieldError the place of its key, or of its item.
+// locate gives a *FieldError the position of its key, or of its item.
 func (d *reader) locate(err error, items []ast.Node) error {
 	var field *FieldError
 	if !errors.As(err, &field) {
@@ -133,7 +133,7 @@ func (d *reader) locate(err error, items []ast.Node) error {
 	return d.At(item, "%s", field.Message)
 }
 
-// budget returns a budget, and the parts that it is split into.
+// budget reads a budget and the parts that it is split into.
 func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	var b Budget
 	split := map[inventory.Purpose]int{}
@@ -186,7 +186,7 @@ func (d *reader) budget(n ast.Node) ([]Budget, error) {
 	return d.splitByPurpose(b, split, n)
 }
 
-// splitByPurpose gives each purpose its share of a budget, as a budget of its own.
+// splitByPurpose makes a budget for each purpose's share.
 func (d *reader) splitByPurpose(b Budget, shares map[inventory.Purpose]int, n ast.Node) ([]Budget, error) {
 	total := 0
 	out := []Budget{b}
@@ -203,8 +203,8 @@ func (d *reader) splitByPurpose(b Budget, shares map[inventory.Purpose]int, n as
 			return nil, d.At(n, "budget %q: %s", b.ID, err)
 		}
 		out[0].Purposes = append(out[0].Purposes, p)
-		// The dollars of an hour are the whole's alone: a share of them would keep a
-		// purpose from using the machines that the others leave idle.
+		// Only the whole has an hourly limit: a share of it would prevent a purpose from using
+		// machines that the others leave idle.
 		part.PerHour = 0
 		out = append(out, part)
 	}
@@ -370,7 +370,7 @@ func (d *reader) readText(to *string, what string) func(ast.Node) error {
 	}
 }
 
-// valueText is a value as it stands in the file, for errors.
+// valueText returns a value as written in the file, for errors.
 func valueText(n ast.Node) string {
 	if s := document.Scalar(n); s != "" {
 		return s

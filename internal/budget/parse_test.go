@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestConfigDecodes decodes the sections as curfew.yaml is, with the place of a mistake.
+// TestConfigDecodes decodes the sections like curfew.yaml, with positions of mistakes.
 func TestConfigDecodes(t *testing.T) {
 	var c budget.Config
 	decode := func(src string) error {
@@ -233,7 +233,7 @@ func FuzzParse(f *testing.F) {
 				up = p
 			}
 		}
-		// What was accepted is accepted again.
+		// Accepted budgets are accepted again.
 		if _, err := budget.NewSet(s.Budgets(), s.Quotas()); err != nil {
 			t.Fatal(err)
 		}

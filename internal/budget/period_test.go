@@ -40,7 +40,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsAreContiguous holds in every zone, where clocks change at midnight too.
+// TestWindowsAreContiguous covers every time zone, including clock changes at midnight.
 func TestWindowsAreContiguous(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{
@@ -78,8 +78,8 @@ func TestWindowsAreContiguous(t *testing.T) {
 	})
 }
 
-// TestWindowAmountsCoverHold: over any number of windows a hold is held in whole, in none
-// of them for more than its amount, and once in all where its rate explains all of it.
+// TestWindowAmountsCoverHold checks that over any windows the full amount is held, never more than
+// the amount in one window, and exactly once in total if its rate explains all of it.
 func TestWindowAmountsCoverHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var err error

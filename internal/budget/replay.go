@@ -38,7 +38,7 @@ func (r ReplayedLedger) Spent(_ context.Context, m Match, from, to time.Time) (S
 		}
 		if e.Gap == "" {
 			d := &out.Daily[e.Hour.Sub(from)/day]
-			*d += amount // at most Used, which fits
+			*d += amount // at most Used, so it cannot overflow
 		}
 	}
 	return out, nil

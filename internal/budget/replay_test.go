@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestReadsReplayedLedgerByDay: what machines of a team cost, day by day and up to the
-// hour that the ledger reaches, the unpriced apart, and nothing of other teams.
+// TestReadsReplayedLedgerByDay checks a team's machine costs by day up to the end of the ledger,
+// with unpriced ones separate and other teams excluded.
 func TestReadsReplayedLedgerByDay(t *testing.T) {
 	ctx, memory := context.Background(), &ledger.Memory{}
 	start := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

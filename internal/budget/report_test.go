@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestReportsBudgetWithoutCharges holds that a budget without any charge says so.
+// TestReportsBudgetWithoutCharges checks that the report says that a budget has no charges.
 func TestReportsBudgetWithoutCharges(t *testing.T) {
 	d, _ := desk(t, `
 budgets:

@@ -23,8 +23,8 @@ type Status struct {
 	NoForecast string
 	// Through is the end of the ledger; zero if it is empty.
 	Through time.Time
-	// Daily is Used by 24 hours from the window's beginning, and Reserved is Held by hold, without those
-	// that have nothing left. Both sum up exactly.
+	// Daily is Used by 24 hours from the start of the window. Reserved is Held by hold, without
+	// holds with nothing left. Both sum up exactly.
 	Daily    []money.Amount
 	Reserved []Reserved
 }
@@ -182,7 +182,7 @@ func (s *Status) forecast(ctx context.Context, on Reading, now time.Time) (Forec
 	if err != nil {
 		return Forecast{}, err
 	}
-	// Holds are going to be spent, and charges are final.
+	// Holds will be spent, and charges are final.
 	committed, err := s.Used.Add(s.Held)
 	f.Low, f.Median, f.High = max(f.Low, s.Used), max(f.Median, s.Used), max(f.High, committed)
 	return f, err

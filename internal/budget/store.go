@@ -19,37 +19,35 @@ type Spend struct {
 	// Used is the sum of priced charges. Unknown is the upper bound of unpriced charges; it is not
 	// in Used.
 	Used, Unknown money.Amount
-	// Unbounded is the resource time of charges of which not even the most is known; they
-	// are in neither.
+	// Unbounded is the resource time of charges without an upper bound; neither amount includes
+	// them.
 	Unbounded time.Duration
-	// ByHold is the part of Used that carries a hold's id (inventory.TagHold) and that the
-	// owner of the hold spent (Hold.Owns), by that id. All other charges are in no entry.
+	// ByHold is the part of Used tagged with a hold's ID (inventory.TagHold) and spent by the owner
+	// of the hold (Hold.Owns), by that ID. All other charges are in no entry.
 	ByHold map[string]money.Amount
-	// Daily is Used by 24 hours, counted from the stretch's beginning and not from
-	// midnight: Daily[i] is of [from + 24h·i, from + 24h·(i+1)), the last one cut off at
-	// its end. Its length is the stretch's in days, rounded up; a day without charges is
-	// zero.
+	// Daily is Used by 24 hours from the start of the range, not from midnight: Daily[i] covers
+	// [from + 24h·i, from + 24h·(i+1)), the last one truncated. Its length is that of the range in
+	// days, rounded up; a day without charges is zero.
 	Daily []money.Amount
-	// Through is the end of the newest charge of the whole ledger, whoever's, that begins
-	// before the stretch ends; zero where there is none. After it nothing is known yet.
+	// Through is the end of the newest charge of the whole ledger, of any owner, that begins before
+	// the end of the range; zero if there is none. Later spend is unknown.
 	Through time.Time
 }
 
 // Spending reads charges from the ledger.
 type Spending interface {
-	// Spent sums the charges that begin in [from, to) and whose owner and purpose the
-	// match covers; a charge that carries a hold's id takes from the hold what it does not
-	// say itself of its owner and purpose (Match.Covers; an implementation may group charges by owner, purpose
-	// and hold in SQL and ask Covers of each group). Each charge counts once. An empty
-	// stretch is the zero Spend.
+	// Spent sums the charges that begin in [from, to) and whose owner and purpose match; missing
+	// parts of these are taken from the hold of a tagged charge (Match.Covers; an implementation
+	// may group charges by owner, purpose and hold in SQL and call Covers for each group). Each
+	// charge counts once. An empty range yields the zero Spend.
 	Spent(ctx context.Context, m Match, from, to time.Time) (Spend, error)
 }
 
 // Reading has the inputs of a budget's status.
 type Reading interface {
 	Spending
-	// Holds returns those whose [From, ExpiresAt) overlaps [from, to), of every state and
-	// owner, in the order of their ids.
+	// Holds returns the holds of every state and owner whose [From, ExpiresAt) overlaps [from, to),
+	// sorted by ID.
 	Holds(ctx context.Context, from, to time.Time) ([]Hold, error)
 }
 
@@ -58,9 +56,8 @@ type Reading interface {
 type Event struct {
 	At time.Time
 	By string
-	// Verb is the action. The zero Verb records nothing: the gate keeps its own record of
-	// reservations and admissions. The zero Verb records nothing: the gate keeps its own record of
-	// what it reserves and admits.
+	// Verb is the action. The zero Verb records nothing: the gate has its own records of
+	// reservations and admissions.
 	Verb Verb
 }
 
@@ -74,8 +71,8 @@ const (
 	Extend  Verb = "extend"
 )
 
-// Store keeps holds. The implementation is in internal/store, its conformance suite in
-// internal/store/storetest, a small one in memory in budgettest.
+// Store stores holds. The implementation is in internal/store, its conformance suite in
+// internal/store/storetest, an in-memory one in budgettest.
 type Store interface {
 	Reading
 
@@ -100,15 +97,14 @@ type Store interface {
 	// A crash at any point leaves the hold written as a whole or not at all.
 	Reserve(ctx context.Context, r Reservation) (Hold, error)
 
-	// PutHold writes a stored hold whose Version is the one it was read with and its event,
-	// both or none, and returns it with the next version; ErrConflict otherwise, and where
-	// its Key is another hold's. Nothing is checked: it is for what gives back.
+	// PutHold writes a stored hold if its Version is unchanged, and its event, both or none, and
+	// returns it with the next version; ErrConflict otherwise, and if its Key belongs to another
+	// hold. Nothing is checked, because it only releases.
 	PutHold(ctx context.Context, h Hold, e Event) (Hold, error)
 
-	// Hold returns the one with that id, or the only one whose id begins so; ErrNotFound
-	// otherwise.
+	// Hold returns the hold with an ID or a unique prefix of one; ErrNotFound otherwise.
 	Hold(ctx context.Context, id string) (Hold, error)
 
-	// Keyed returns the hold with that key; ErrNotFound where there is none.
+	// Keyed returns the hold with a key; ErrNotFound if there is none.
 	Keyed(ctx context.Context, key string) (Hold, error)
 }

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEquivalent holds documents against each other that providers return in other words.
+// TestEquivalent compares documents with each other that providers return in other words.
 func TestEquivalent(t *testing.T) {
 	rule := func(id, filter, does string) string {
 		return "<Rule><ID>" + id + "</ID>" + filter + "<Status>Enabled</Status>" + does + "</Rule>"

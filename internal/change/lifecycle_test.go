@@ -40,7 +40,7 @@ func (l *Lifecycle) otherRules(than []Rule) []string {
 	return out
 }
 
-// hasRule says whether a rule is in the document.
+// hasRule reports whether a rule is in the document.
 func (l *Lifecycle) hasRule(r Rule) bool {
 	return slices.ContainsFunc(l.rules, func(x ruleSpan) bool { return cmp.Equal(x.toRule(), r) })
 }

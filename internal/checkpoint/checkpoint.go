@@ -55,8 +55,8 @@ type Info struct {
 	Size int64
 	// Modified is by the clock of the store, never the local one.
 	Modified time.Time
-	// Changed is the last change of content or metadata, by the same clock; zero where the store
-	// knows no more than Modified.
+	// Changed is the last change of content or metadata, by the same clock; zero if the store knows
+	// no more than Modified.
 	Changed time.Time
 }
 

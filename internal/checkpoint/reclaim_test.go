@@ -163,8 +163,8 @@ func (c *committing) Delete(ctx context.Context, keys []string) error {
 	return err
 }
 
-// TestDropsSnapshotCommittedMeanwhile: a process commits the snapshot whose part a collection in a
-// full store has just deleted as unneeded.
+// TestDropsSnapshotCommittedMeanwhile checks that a process commits the snapshot whose part a
+// collection in a full store has just deleted as unneeded.
 func TestDropsSnapshotCommittedMeanwhile(t *testing.T) {
 	store, dir := t.TempDir(), t.TempDir()
 	base := run(t, store)

@@ -24,7 +24,7 @@ type FileStates struct {
 	Files map[string]FileState
 }
 
-// state returns the state of a listed file, and false where the system has no inodes and times of
+// state returns the state of a listed file, and false if the system has no inodes and times of
 // change.
 func (f foundEntry) state() (FileState, bool) {
 	return FileState{f.dev, f.ino, f.Size, f.Modified.UnixNano(), f.changed.UnixNano()}, f.ino != 0

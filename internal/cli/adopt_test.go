@@ -85,9 +85,9 @@ policies:
     mode: enforce
 `
 
-// TestAdopt gives a machine that someone started a lease and an owner, on a real API: shown
-// first, then written once, under the policies from then on, prolonged, stopped by the ladder
-// when its lease is over, and never terminated.
+// TestAdopt adopts a running machine with a lease and an owner on a real API: it is previewed,
+// written once, subject to policies from then on, extended, stopped by the ladder at the end of its
+// lease, and never terminated.
 func TestAdopt(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
@@ -213,9 +213,9 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptIdle: an adopted machine ends after its idle time, by the shipped policy and in the
-// steps of the ladder: measured, warned, verified again, stopped, confirmed, and undone. A machine
-// that works, or was not measured, continues.
+// TestAdoptIdle checks that an adopted machine ends after its idle time, by the shipped policy and
+// in the steps of the ladder: measured, warned, verified again, stopped, confirmed, and undone. A
+// machine that works, or was not measured, continues.
 func TestAdoptIdle(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
@@ -301,8 +301,8 @@ func TestAdoptIdle(t *testing.T) {
 	}
 }
 
-// TestUndoneAdoptionEndsSession: an undone adoption is no session any more, and the machine is left
-// alone.
+// TestUndoneAdoptionEndsSession checks that an undone adoption is no session any more, and the
+// machine is left alone.
 func TestUndoneAdoptionEndsSession(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"
@@ -387,7 +387,7 @@ func TestAdoptDown(t *testing.T) {
 	}
 }
 
-// TestAdoptRefuses holds every rule that refuses a machine, each with nothing written.
+// TestAdoptRefuses checks every rule that refuses a machine, each with nothing written.
 func TestAdoptRefuses(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"

@@ -52,7 +52,7 @@ func TestPolicyCheckAgainstLastScan(t *testing.T) {
 		}
 		return got
 	}
-	// The account itself says how many may end, and how many of them are stopped.
+	// The account itself provides the number that may end, and how many of them are stopped.
 	seen, err := sim.New(sim.Options{Seed: clouds.SimSeed, Now: d.now}).List(t.Context(), round.Query{Now: d.now})
 	if err != nil {
 		t.Fatal(err)

@@ -53,8 +53,8 @@ func (l logged) copyState(from, to string) {
 	}
 }
 
-// TestAnchorDetectsChangedAuditLog: a log that was cut off, changed or rebuilt is named, though
-// its own chain holds, and so is an anchor that cannot be trusted.
+// TestAnchorDetectsChangedAuditLog checks that a log that was cut off, changed or rebuilt is named,
+// though its own chain holds, and so is an anchor that cannot be trusted.
 func TestAnchorDetectsChangedAuditLog(t *testing.T) {
 	l := logged{newDesktop(t)}
 	const db = "data/curfew.db"

@@ -20,7 +20,7 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// mostOperands is how many arguments a usage line names, and whether it takes any number.
+// mostOperands is the number of arguments a usage line names, and whether it takes any number.
 func mostOperands(use string) (n int, repeated bool) {
 	use, repeated = strings.CutSuffix(use, "...")
 	for _, word := range strings.Fields(use)[1:] {
@@ -40,7 +40,7 @@ func mostOperands(use string) (n int, repeated bool) {
 	return n, repeated
 }
 
-// TestTakesNamedArguments: every command takes the arguments that its usage names.
+// TestTakesNamedArguments checks that every command takes the arguments that its usage names.
 func TestTakesNamedArguments(t *testing.T) {
 	eachCommand(Commands(), func(c *cobra.Command) {
 		n, _ := mostOperands(c.Use)
@@ -50,7 +50,7 @@ func TestTakesNamedArguments(t *testing.T) {
 	})
 }
 
-// TestRefusesUnreadArguments: every command refuses an argument more than it reads as a
+// TestRefusesUnreadArguments checks that every command refuses an argument more than it reads as a
 // mistake of usage, before it does anything.
 func TestRefusesUnreadArguments(t *testing.T) {
 	dir, checked := t.TempDir(), 0

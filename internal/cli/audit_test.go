@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestAuditEvidenceMatchesScanNames: the evidence of an entry has the names and forms that it has
-// in audits, as a document and a line at a time, and the log stays verifiable.
+// TestAuditEvidenceMatchesScanNames checks that the evidence of an entry has the names and forms
+// that it has in audits, as a document and a line at a time, and the log stays verifiable.
 func TestAuditEvidenceMatchesScanNames(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})

@@ -170,7 +170,7 @@ func randomFOCUS(t *testing.T, seed uint64, path string) {
 	}
 }
 
-// TestBillTotalsEqualTheRows holds `bill show` and, after posting, `costs` against an addition of
+// TestBillTotalsEqualTheRows compares `bill show` and, after posting, `costs` with an addition of
 // the same rows in Python, by every dimension and on both bases: as first delivered, restated by
 // the provider, and delivered again.
 func TestBillTotalsEqualTheRows(t *testing.T) {

@@ -268,7 +268,7 @@ func TestCostsMatchManualSums(t *testing.T) {
 		"instance/" + id: "1.89, 0s not known at most 0.00",
 		// 100 GiB to 4:00, then 200 to 7:00: 1,000 GiB-hours at $8 for 73,000.
 		"volume/" + data: "0.10958904, 0s not known at most 0.00",
-		// 50 GiB from 0:20 to 6:00, and with it.
+		// 50 GiB from 0:20 to 6:00, without and with it.
 		"volume/" + root: "0.031050228, 3600s not known at most 0.005479452",
 	} {
 		if got := page(resource); got != want {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestRefusesLargeFiles holds that no file that a command reads costs gigabytes or waits:
-// it is refused with its name, line and limit before it is parsed.
+// TestRefusesLargeFiles checks that no file that a command reads costs gigabytes or waits: it is
+// refused with its name, line and limit before it is parsed.
 func TestRefusesLargeFiles(t *testing.T) {
 	d := newDesktop(t)
 	d.write("job.yaml", fmt.Sprintf(gateJob, "big", "390h"))

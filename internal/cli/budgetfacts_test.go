@@ -15,8 +15,8 @@ policies:
     then: [{warn: {notify: [owner], grace: 15m}}, {do: notify}]
 `
 
-// TestPoliciesReadBudgetFacts: the state of a budget by the ledger is a fact of the machines that
-// spend from it; without a budget the condition is unknown.
+// TestPoliciesReadBudgetFacts checks that the state of a budget by the ledger is a fact of the
+// machines that spend from it; without a budget the condition is unknown.
 func TestPoliciesReadBudgetFacts(t *testing.T) {
 	l := newLadder(t)
 	l.write("over.yaml", budgetPolicies)

@@ -29,7 +29,7 @@ type withPostgres struct{ *testing.M }
 func (m withPostgres) Run() int { return postgres.Run(m.M) }
 
 func TestMain(m *testing.M) {
-	// What sessions of this machine start is this program.
+	// Sessions on this machine start this program.
 	if len(os.Args) > 1 && filepath.Base(os.Args[0]) != "curfew" &&
 		slices.Contains([]string{"agent", "cage", "session"}, os.Args[1]) {
 		os.Exit(Run(context.Background(), System("test")))

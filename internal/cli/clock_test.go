@@ -43,9 +43,9 @@ func (h *host) run(args ...string) (int, string, string) {
 	return code, out.String(), errs.String()
 }
 
-// TestWrongHostClockStopsDecisions: the time of holds, approvals and settings is that
-// of the state, on PostgreSQL and on a file; a host that is far off is refused, whatever it
-// would decide, and one that is a little off decides by the state's time.
+// TestWrongHostClockStopsDecisions checks that the time of holds, approvals and settings is that of
+// the state, on PostgreSQL and on a file; a host that is far off is refused, whatever it would
+// decide, and one that is a little off decides by the state's time.
 func TestWrongHostClockStopsDecisions(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -148,8 +148,8 @@ func TestWrongHostClockStopsDecisions(t *testing.T) {
 	}
 }
 
-// TestSettingsClockCorrectsStateTime: a host that began with a clock far ahead took the time
-// of the file along; a person puts it right, and it is recorded.
+// TestSettingsClockCorrectsStateTime checks that a host that began with a clock far ahead took the
+// time of the file along; a person puts it right, and it is recorded.
 func TestSettingsClockCorrectsStateTime(t *testing.T) {
 	d := newDesktop(t)
 	d.write("small.yaml", fmt.Sprintf(gateJob, "small", "4h"))

@@ -11,7 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestConfirm: a person sees which fuses have blown, and confirms each once, with a reason.
+// TestConfirm checks that a person sees which fuses have blown, and confirms each once, with a
+// reason.
 func TestConfirm(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)

@@ -649,7 +649,7 @@ func (r *reached) editors() {
 	if err := os.Symlink("../dotfile", config); err != nil {
 		r.t.Fatal(err)
 	}
-	// An editor that says how it was started.
+	// An editor that prints its arguments.
 	bin := filepath.Join(r.dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		r.t.Fatal(err)

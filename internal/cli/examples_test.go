@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEstimatesExampleJobs: the examples of the documentation can be estimated, and pass the gate
-// of their own configuration.
+// TestEstimatesExampleJobs checks that the examples of the documentation can be estimated, and pass
+// the gate of their own configuration.
 func TestEstimatesExampleJobs(t *testing.T) {
 	files, err := filepath.Glob("../../examples/jobs/*.yaml")
 	if err != nil || len(files) < 3 {

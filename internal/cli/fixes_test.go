@@ -337,7 +337,7 @@ func groupLeft(s *seededFixes, f *view.Fix) bool {
 		})
 }
 
-// machinesOf is how many machines an endpoint of one variant has.
+// machinesOf is the number of machines an endpoint of one variant has.
 func machinesOf(s *seededFixes, f *view.Fix) int64 {
 	out, err := sagemaker.NewFromConfig(s.sandbox.Config(f.Region)).DescribeEndpoint(s.t.Context(),
 		&sagemaker.DescribeEndpointInput{EndpointName: &f.Finding.Resource.ID})
@@ -664,8 +664,8 @@ func TestFixesMeetChange(t *testing.T) {
 	}
 }
 
-// TestAPreviewShowsRefusals: a preview shows the obstacles that the last scan saw, by the rules
-// that refuse the fix itself.
+// TestAPreviewShowsRefusals checks that a preview shows the obstacles that the last scan saw, by
+// the rules that refuse the fix itself.
 func TestAPreviewShowsRefusals(t *testing.T) {
 	s := newSeededFixes(t)
 	for _, r := range s.truth.Find("instance-idle") {

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestAReviewApprovesAFix: the plan of a fix is a comment of the pull request, and the
+// TestAReviewApprovesAFix checks that the plan of a fix is a comment of the pull request, and the
 // review of another person who names it approves exactly that, once.
 func TestAReviewApprovesAFix(t *testing.T) {
 	l, h := newLadder(t), newPullHub(t)

@@ -94,7 +94,7 @@ func (d *desktop) gate(want int, args ...string) decision {
 	return got
 }
 
-// TestConcurrentLaunchesShareBudget: of runs that each fit alone and not together,
+// TestConcurrentLaunchesShareBudget checks that of runs that each fit alone and not together,
 // exactly one is admitted, whoever is faster.
 func TestConcurrentLaunchesShareBudget(t *testing.T) {
 	d := newDesktop(t)
@@ -252,8 +252,8 @@ func (h *pullHub) said() []string {
 	return append([]string{}, h.comments...)
 }
 
-// TestPullRequestReviewApproves: the gate comments, a reviewer approves the head
-// commit, the gate passes once, and an edited file asks again.
+// TestPullRequestReviewApproves checks that the gate comments, a reviewer approves the head commit,
+// the gate passes once, and an edited file asks again.
 func TestPullRequestReviewApproves(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
 	d.pullRequest(h)
@@ -344,7 +344,7 @@ func (h *pullHub) event(t *testing.T) string {
 	return string(text)
 }
 
-// TestAReviewIsOfThePriceItSaw: a review approves the request that it came after, and no
+// TestAReviewIsOfThePriceItSaw checks that a review approves the request that it came after, and no
 // later one at a higher price or after the first expired.
 func TestAReviewIsOfThePriceItSaw(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
@@ -367,7 +367,7 @@ func TestAReviewIsOfThePriceItSaw(t *testing.T) {
 	d.gate(ExitDone, "job.yaml", "--github")
 }
 
-// TestRequestedChangesDeny: the check fails with that person's reason, for as long as
+// TestRequestedChangesDeny checks that the check fails with that person's reason, for as long as
 // the review stands.
 func TestRequestedChangesDeny(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
@@ -434,8 +434,8 @@ func TestVoteErrorsHavePositions(t *testing.T) {
 	}
 }
 
-// TestReservesSeveralWorkloadsUntilEnd: a hold of several workloads lasts as long as all of
-// them, not as long as their money would at the rate of all at once.
+// TestReservesSeveralWorkloadsUntilEnd checks that a hold of several workloads lasts as long as all
+// of them, not as long as their money would at the rate of all at once.
 func TestReservesSeveralWorkloadsUntilEnd(t *testing.T) {
 	d := newDesktop(t)
 	pod := func(name, machine string, seconds int) string {
@@ -459,7 +459,7 @@ func TestReservesSeveralWorkloadsUntilEnd(t *testing.T) {
 	}
 }
 
-// TestDenialWinsOverApproval: one denial outweighs every approval, wherever it stands.
+// TestDenialWinsOverApproval checks that one denial outweighs every approval, wherever it stands.
 func TestDenialWinsOverApproval(t *testing.T) {
 	d, h := newDesktop(t), newPullHub(t)
 	d.write("curfew.yaml", strings.Replace(gateConfig, "{bo:", "{cy: [approver], bo:", 1))
@@ -477,8 +477,8 @@ func TestDenialWinsOverApproval(t *testing.T) {
 	}
 }
 
-// TestSignedURLsAreRedacted: a signed URL of a job's data is neither shown nor kept, wherever the
-// job appears.
+// TestSignedURLsAreRedacted checks that a signed URL of a job's data is neither shown nor kept,
+// wherever the job appears.
 func TestSignedURLsAreRedacted(t *testing.T) {
 	const signature = "5ignatureofsomebody"
 	d := newDesktop(t)
@@ -508,8 +508,8 @@ func TestSignedURLsAreRedacted(t *testing.T) {
 	}
 }
 
-// TestReasonsAreRedacted: a secret that a person pastes into a reason is neither kept nor
-// shown, whichever way the decision comes.
+// TestReasonsAreRedacted checks that a secret that a person pastes into a reason is neither kept
+// nor shown, whichever way the decision comes.
 func TestReasonsAreRedacted(t *testing.T) {
 	const secret = "hunter2hunter2"
 	reason := "see https://bucket.s3.amazonaws.com/x?X-Amz-Credential=AKIA0123456789ABCDEF&X-Amz-Signature=" + secret +

@@ -75,8 +75,8 @@ func golden(t *testing.T, pattern string, more func(*testscript.Env) error,
 	})
 }
 
-// sharedFile is a recorded file next to the repository; empty where it is absent, which
-// CI does not accept.
+// sharedFile is a recorded file next to the repository; empty if it is absent, which CI does not
+// accept.
 func sharedFile(path string) string {
 	full := filepath.Join(sharedData, path)
 	if _, err := os.Stat(full); err != nil && os.Getenv("CI") == "" {
@@ -134,8 +134,8 @@ func run(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// longNumber is a number of a document, no amount of money, whose last digits depend on
-// how a machine rounds.
+// longNumber matches a number other than an amount of money whose last digits depend on the
+// machine's rounding.
 var longNumber = regexp.MustCompile(`[:,\[\s]-?[0-9]+\.[0-9]{10,}\b`)
 
 // randomID is an identifier that differs with every run.

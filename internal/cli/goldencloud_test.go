@@ -119,7 +119,7 @@ func TestGoldenLadder(t *testing.T) {
 		"turn": func(ts *testscript.TestScript, _ bool, args []string) {
 			account.Turn(args[0], map[string]sandbox.Activity{"work": sandbox.AtWork, "rest": sandbox.AtRest}[args[1]])
 		},
-		// launched NAME lets a machine be launched now.
+		// launched NAME launches a machine now.
 		"launched": func(_ *testscript.TestScript, _ bool, args []string) {
 			g.Wire.Patch(wire.Patch{
 				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId",

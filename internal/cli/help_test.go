@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHelpFitsEightyColumns: no line of a help text is wider, but for examples, which are
-// commands that are pasted.
+// TestHelpFitsEightyColumns checks that no line of a help text is wider, but for examples, which
+// are commands that are pasted.
 func TestHelpFitsEightyColumns(t *testing.T) {
 	walk(func(name string, c *cobra.Command) {
 		var b bytes.Buffer
@@ -33,7 +33,7 @@ func TestHelpFitsEightyColumns(t *testing.T) {
 	})
 }
 
-// TestEveryCommandHasOneGroup: the first help names every command once.
+// TestEveryCommandHasOneGroup checks that the first help names every command once.
 func TestEveryCommandHasOneGroup(t *testing.T) {
 	groups := map[string]int{}
 	for _, g := range commandGroups {

@@ -50,7 +50,7 @@ func checkShown(t *testing.T, what, out string) {
 	}
 }
 
-// TestHostileNamesForgeNothing: whatever a tag, an id, a reason, a file name or a person
+// TestHostileNamesForgeNothing checks that whatever a tag, an id, a reason, a file name or a person
 // is called, no command prints a control character or a line that is not its own.
 func TestHostileNamesForgeNothing(t *testing.T) {
 	for name, text := range hostileTexts {
@@ -144,8 +144,8 @@ func alterState(t *testing.T, dir, statement string, args ...any) {
 	}
 }
 
-// TestPrintsOnlyPlainText: a format of package fmt would print a name with
-// the lines that it holds.
+// TestPrintsOnlyPlainText checks that a format of package fmt would print a name with the lines
+// that it holds.
 func TestPrintsOnlyPlainText(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

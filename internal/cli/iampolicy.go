@@ -17,7 +17,7 @@ type policyFlags struct {
 	partition string
 }
 
-// add adds the flags; what names the purpose of the policy.
+// add adds the flags; what describes the purpose of the policy.
 func (f *policyFlags) add(fl *pflag.FlagSet, what string) {
 	fl.BoolVar(&f.print, "print-iam-policy", false, "print the IAM policy "+what+", and do nothing else")
 	fl.StringVar(&f.partition, "partition", "",

@@ -127,8 +127,9 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestShippedPoliciesOnTheSandbox: the files of init, without an edit, stop the idle machines of a
-// real AWS API and no other, and the owner's consent lets one machine end whose disk would be lost.
+// TestShippedPoliciesOnTheSandbox checks that the files of init, without an edit, stop the idle
+// machines of a real AWS API and no other, and the owner's consent lets one machine end whose disk
+// would be lost.
 func TestShippedPoliciesOnTheSandbox(t *testing.T) {
 	l := newLadder(t)
 	var posts atomic.Int64
@@ -159,8 +160,8 @@ func TestShippedPoliciesOnTheSandbox(t *testing.T) {
 	}
 }
 
-// TestConsentOnTheSandbox: a machine whose disk would be lost is left alone until its
-// owner consents, and ends then.
+// TestConsentOnTheSandbox checks that a machine whose disk would be lost is left alone until its
+// owner consents, and then ended.
 func TestConsentOnTheSandbox(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"

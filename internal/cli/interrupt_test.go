@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestInterruptReportsFinishedCalls: a signal after an action does not say that nothing
+// TestInterruptReportsFinishedCalls checks that a signal after an action does not say that nothing
 // happened.
 func TestInterruptReportsFinishedCalls(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

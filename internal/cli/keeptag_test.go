@@ -32,8 +32,8 @@ func (l *ladderTest) keepTagOf(name string) string {
 	return ""
 }
 
-// TestKeepFromOtherStateWritesTag: an owner whose own state has never seen a machine that another
-// process warns about keeps it by its tag, or is told exactly how.
+// TestKeepFromOtherStateWritesTag checks that an owner whose own state has never seen a machine
+// that another process warns about keeps it by its tag, or is told exactly how.
 func TestKeepFromOtherStateWritesTag(t *testing.T) {
 	l := newLadder(t)
 	l.pass(40 * time.Minute)

@@ -234,7 +234,7 @@ func (l *ladderTest) retag(name, key, value string) {
 	}
 }
 
-// pass lets time go by, in which the machines report.
+// pass advances the time while the machines report.
 func (l *ladderTest) pass(d time.Duration) {
 	l.t.Helper()
 	l.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestScanLastShowsStoredScan: every format of the kept audit is the one that the scan
+// TestScanLastShowsStoredScan checks that every format of the kept audit is the one that the scan
 // printed, in all that does not say its age, and no account is read for it.
 func TestScanLastShowsStoredScan(t *testing.T) {
 	d := newDesktop(t)
@@ -47,7 +47,7 @@ func TestScanLastShowsStoredScan(t *testing.T) {
 	}
 }
 
-// TestRefusesDamagedFinding: a finding that cannot be acted on safely is an error.
+// TestRefusesDamagedFinding checks that a finding that cannot be acted on safely is an error.
 func TestRefusesDamagedFinding(t *testing.T) {
 	d := newDesktop(t)
 	if code, _, errs := d.run("scan", "--demo"); code != ExitPartial && code != ExitDone {

@@ -78,7 +78,7 @@ func oneServer(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// server is the URL of the service that is named, or that is configured.
+// server returns the URL of the named or configured service.
 func (a *app) server(cfg config.Config, named string) (*url.URL, error) {
 	text := first(named, cfg.Server)
 	if text == "" {

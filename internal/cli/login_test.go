@@ -84,8 +84,8 @@ func (o *office) kept() []string {
 	return files
 }
 
-// TestLogin: a token is kept once the service took it, in a file of the user alone; it is
-// shown nowhere; logout forgets it.
+// TestLogin checks that a token is kept once the service took it, in a file of the user alone; it
+// is shown nowhere; logout forgets it.
 func TestLogin(t *testing.T) {
 	o := newOffice(t, nil)
 	vi, ada := o.token("vi", "viewer"), o.token("ada", "admin")
@@ -166,7 +166,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestExpiredTokenExplainsLogin: an expired token is refused in one line with the remedy.
+// TestExpiredTokenExplainsLogin checks that an expired token is refused in one line with the
+// remedy.
 func TestExpiredTokenExplainsLogin(t *testing.T) {
 	o := newOffice(t, nil)
 	o.now = time.Date(2026, 7, 20, 9, 0, 0, 0, time.UTC)
@@ -189,8 +190,8 @@ func TestExpiredTokenExplainsLogin(t *testing.T) {
 	}
 }
 
-// TestUnreachableServerExits: one line, exit code 1, whatever is asked; a freeze says how to stop
-// everything by hand.
+// TestUnreachableServerExits checks that one line, exit code 1, whatever is asked; a freeze says
+// how to stop everything by hand.
 func TestUnreachableServerExits(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -212,7 +213,7 @@ func TestUnreachableServerExits(t *testing.T) {
 	}
 }
 
-// TestRefusesForeignServer: a page of a proxy is told from an answer.
+// TestRefusesForeignServer checks that a page of a proxy is told from an answer.
 func TestRefusesForeignServer(t *testing.T) {
 	d := newDesktop(t)
 	for name, answer := range map[string]http.HandlerFunc{
@@ -287,8 +288,8 @@ func TestLostAnswerIsUnknown(t *testing.T) {
 	}
 }
 
-// TestRefusesForeignCertificate: a certificate of an authority that does not count here ends a
-// command before a token is sent; server_ca_file makes it count.
+// TestRefusesForeignCertificate checks that a certificate of an authority that does not count here
+// ends a command before a token is sent; server_ca_file makes it count.
 func TestRefusesForeignCertificate(t *testing.T) {
 	var sawToken atomic.Bool
 	o := newOffice(t, func(next http.Handler) http.Handler {
@@ -332,8 +333,8 @@ func TestRefusesForeignCertificate(t *testing.T) {
 	}
 }
 
-// TestLoginByAWS: the credentials of a user of AWS, as STS names them, make a session of an
-// hour; logout ends it at the service as well. Credentials of another user make none.
+// TestLoginByAWS checks that the credentials of a user of AWS, as STS names them, make a session of
+// an hour; logout ends it at the service as well. Credentials of another user make none.
 func TestLoginByAWS(t *testing.T) {
 	l := newLadder(t)
 	ana, asAna := l.keysOf("ana")

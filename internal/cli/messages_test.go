@@ -100,8 +100,8 @@ func TestWrongCommand(t *testing.T) {
 	}
 }
 
-// TestMessagesNameExistingCommands: whatever command a text of the program names, between
-// backquotes or with flags, exists with these flags.
+// TestMessagesNameExistingCommands checks that whatever command a text of the program names,
+// between backquotes or with flags, exists with these flags.
 func TestMessagesNameExistingCommands(t *testing.T) {
 	root, found := Commands(), 0
 	files := token.NewFileSet()

@@ -7,8 +7,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestPricesManagedServices: the price list's nodes of Redshift and ElastiCache are read, of
-// the cache without the hours that a reservation pays, and so are IOPS of RDS and addresses.
+// TestPricesManagedServices checks that the price list's nodes of Redshift and ElastiCache are
+// read, of the cache without the hours that a reservation pays, and so are IOPS of RDS and
+// addresses.
 func TestPricesManagedServices(t *testing.T) {
 	l := newLadder(t)
 	l.sandbox.Wire.State.AddProducts(wire.WarehouseNode("ra3.xlplus", "us-east-1", "1.0860000000"),

@@ -86,8 +86,9 @@ func TestRefusesReadableOwnerToken(t *testing.T) {
 	}
 }
 
-// TestServeShowsLink: who starts the simulated account, or a service on a terminal, sees how a
-// browser signs in: the first URL, alone on its line. No log and no file has it.
+// TestServeShowsLink checks that a person who starts the simulated account, or a service on a
+// terminal, sees how to sign in with a browser: the first URL, alone on its line. It is in no log
+// or file.
 func TestServeShowsLink(t *testing.T) {
 	for _, width := range []int{0, 80} {
 		d := newDesktop(t)
@@ -116,7 +117,8 @@ func TestServeShowsLink(t *testing.T) {
 
 var linkLine = regexp.MustCompile(`^http://127\.0\.0\.1:\d+/auth/once\?code=[\w-]{43}$`)
 
-// TestServeHidesLinkFromJournals: a service for real accounts that no terminal started prints none.
+// TestServeHidesLinkFromJournals checks that a service for real accounts that no terminal started
+// prints none.
 func TestServeHidesLinkFromJournals(t *testing.T) {
 	var out strings.Builder
 	a := &app{Process: &Process{Stdout: &out}}

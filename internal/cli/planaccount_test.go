@@ -19,8 +19,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestPlanCommitFromTheLedger: the hours of the ledger and the offers of the book make a plan
-// without a file. Two machines ran for 70 days, of which one was idle; spot is no use that a
+// TestPlanCommitFromTheLedger checks that the hours of the ledger and the offers of the book make a
+// plan without a file. Two machines ran for 70 days, of which one was idle; spot is no use that a
 // commitment covers. What is advised needs history, and weighs that the type is left.
 func TestPlanCommitFromTheLedger(t *testing.T) {
 	d := newDesktop(t)
@@ -135,8 +135,8 @@ func TestPlanCommitFromTheLedger(t *testing.T) {
 	}
 }
 
-// TestPlanCommitExcludesFindings: of three busy machines, one could be on spot and one is to be
-// replaced by a smaller type: one is left to commit to, and the new type at its own price.
+// TestPlanCommitExcludesFindings checks that of three busy machines, one could be on spot and one
+// is to be replaced by a smaller type: one is left to commit to, and the new type at its own price.
 func TestPlanCommitExcludesFindings(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})
@@ -244,8 +244,8 @@ func TestPlanCommitExcludesFindings(t *testing.T) {
 	}
 }
 
-// TestAccountPlanAgreesWithAudit: the plan begins with the bill of the audit, saves the sum of its
-// findings, and shows the same as a page.
+// TestAccountPlanAgreesWithAudit checks that the plan begins with the bill of the audit, saves the
+// sum of its findings, and shows the same as a page.
 func TestAccountPlanAgreesWithAudit(t *testing.T) {
 	d := newDesktop(t)
 	d.now = time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
@@ -286,8 +286,8 @@ func TestAccountPlanAgreesWithAudit(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAccountPlanRun: the plan keeps its audit, so that the command of each change finds its
-// finding; a plan that keeps nothing has no commands.
+// TestCommandsOfAccountPlanRun checks that the plan keeps its audit, so that the command of each
+// change finds its finding; a plan that keeps nothing has no commands.
 func TestCommandsOfAccountPlanRun(t *testing.T) {
 	d := newDesktop(t)
 	for _, kept := range []bool{false, true} {

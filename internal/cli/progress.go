@@ -19,7 +19,7 @@ type progress struct {
 	mu   sync.Mutex
 	to   io.Writer
 	what string
-	// bar is the bar that is drawn; nil is none.
+	// bar is the bar that is drawn; nil if there is none.
 	bar *progressbar.ProgressBar
 	// drawn is true if the line is on the terminal, over that output has begun.
 	drawn, over bool

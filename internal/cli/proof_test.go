@@ -55,9 +55,9 @@ func (l *ladderTest) keysOf(name string) (arn string, use func()) {
 	}
 }
 
-// TestApproverNeedsProof: a fix is asked for at once with its whole plan, a name alone
-// opens nothing, the identity that STS gives for an approver's own credentials does, and
-// only to a process that looks within 15 minutes.
+// TestApproverNeedsProof checks that a fix is asked for at once with its whole plan, a name alone
+// opens nothing, the identity that STS gives for an approver's own credentials does, and only to a
+// process that looks within 15 minutes.
 func TestApproverNeedsProof(t *testing.T) {
 	l := newLadder(t)
 	if _, err := l.sandbox.Seed(t.Context()); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// TestRecordFromCloudWatch: the history that CloudWatch has of a seeded account becomes a
-// trace, and a backtest of it releases the machines that rested and leaves the one that works.
+// TestRecordFromCloudWatch checks that the history that CloudWatch has of a seeded account becomes
+// a trace, and a backtest of it releases the machines that rested and leaves the one that works.
 func TestRecordFromCloudWatch(t *testing.T) {
 	l := newLadder(t)
 	var record view.Record

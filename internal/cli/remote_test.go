@@ -298,8 +298,8 @@ func placedAt(t *testing.T, line string) ops.Location {
 	return where
 }
 
-// TestEveryCommandHasAPlacement: each command of the tree is placed with a reason, and nothing
-// else is; the flags of a placement exist.
+// TestEveryCommandHasAPlacement checks that each command of the tree is placed with a reason, and
+// nothing else is; the flags of a placement exist.
 func TestEveryCommandHasAPlacement(t *testing.T) {
 	seen := map[string]bool{}
 	placements := ops.Placements()

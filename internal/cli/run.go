@@ -41,8 +41,8 @@ type Process struct {
 	// Lookup reads the environment.
 	Lookup func(string) (string, bool)
 	Now    func() time.Time
-	// Uptime names the boot of the machine and says how long ago it was, by a clock
-	// that only goes forward; nil where there is none.
+	// Uptime names the boot of the machine and says how long ago it was, by a clock that only goes
+	// forward; nil if there is none.
 	Uptime func() (boot string, up time.Duration)
 	// FileTime is the clock of the file system that a directory is on; nil is Now.
 	FileTime func(dir string) (time.Time, error)
@@ -51,7 +51,7 @@ type Process struct {
 	// Yield leaves terminal input, Ctrl-C too, to a started program that has the terminal; nil does
 	// nothing.
 	Yield func()
-	// Secret asks for a line that is not shown; nil where Stdin is no terminal.
+	// Secret asks for a line that is not shown; nil if Stdin is no terminal.
 	Secret func() (string, error)
 	// Dir is the working directory.
 	Dir string
@@ -64,8 +64,8 @@ type Process struct {
 	// Progress is true when Stderr is a terminal.
 	Progress bool
 	Version  string
-	// Commit and Date are of the source of the program, the date in RFC 3339; empty where the
-	// build did not set them.
+	// Commit and Date are of the source of the program, the date in RFC 3339; empty if the build
+	// did not set them.
 	Commit, Date string
 }
 
@@ -143,7 +143,7 @@ func usageError(format string, a ...any) error {
 // Run carries out one command line and returns its exit code. What goes wrong is
 // one line on p.Stderr, and with -o json a JSON object after it.
 func Run(ctx context.Context, p Process) int {
-	// Nothing but the progress bar, which moves the cursor, goes past these two.
+	// All other output goes through these two writers; only the progress bar moves the cursor.
 	far := &progress{to: p.Stderr}
 	out, log := plain.NewWriter(before{p.Stdout, far, true}, p.color()), plain.NewWriter(before{p.Stderr, far, false},
 		false)

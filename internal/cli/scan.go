@@ -53,7 +53,7 @@ func (f *sourceFlags) addAccount(fl *pflag.FlagSet) {
 	f.addRealAccount(fl)
 }
 
-// addRealAccount adds those of them that a command with simulated books has.
+// addRealAccount adds those flags that apply to real accounts of commands with simulated charges.
 func (f *sourceFlags) addRealAccount(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Cloud, "cloud", "aws",
 		"what to read: aws, sim, local (sessions on this machine), or with scan and enforce onprem (machines in "+
@@ -294,7 +294,7 @@ func (a *app) globals() string {
 	return out
 }
 
-// failOn reads the limit of --fail-on or of the configuration; nil is none.
+// failOn reads the limit of --fail-on or of the configuration; nil if there is none.
 func failOn(flag, configured string) (*money.Amount, error) {
 	name, text := "--fail-on", flag
 	if text == "" {

@@ -232,7 +232,7 @@ func (a *app) serveDemo(ctx context.Context, f serveFlags, serve server.ServeOpt
 	return server.ServeDemo(ctx, a.req, o)
 }
 
-// hangups are the requests to read the configuration again; nil where there are none.
+// hangups are the requests to read the configuration again; nil if there are none.
 func (a *app) hangups() <-chan os.Signal {
 	if a.Hangups == nil {
 		return nil

@@ -124,8 +124,8 @@ func (s served) ended() int {
 	return calls
 }
 
-// TestServeDemoEndsIdleMachines: an hour of the simulated account is enough to end something,
-// and nothing that worked.
+// TestServeDemoEndsIdleMachines checks that an hour of the simulated account is enough to end
+// something, and nothing that worked.
 func TestServeDemoEndsIdleMachines(t *testing.T) {
 	t.Parallel()
 	s := serveDemo(t, 1)

@@ -69,7 +69,7 @@ func (a *app) logins() client.Logins {
 	return client.Logins{Dir: filepath.Join(a.ConfigDir, "curfew", "servers")}
 }
 
-// reach is a client of a server by the configuration.
+// reach returns a client of the configured server.
 func (a *app) reach(cfg config.Config, o client.Options) (*client.Client, error) {
 	o.Timeout, o.Version = cfg.ServerTimeout, a.Version
 	if cfg.ServerCAFile != "" {
@@ -107,7 +107,7 @@ func (a *app) service(cfg config.Config) (*client.Client, error) {
 }
 
 // owned returns a client of a service on this machine with the owner token of the data directory;
-// without a token where there is none.
+// without a token if there is none.
 func (a *app) owned(cfg config.Config, u *url.URL) (*client.Client, error) {
 	o := client.Options{URL: u}
 	if cfg.DataDir != "" && config.OnThisMachine(u) {

@@ -87,7 +87,7 @@ func TestSessionsOfOtherUsersAtAServer(t *testing.T) {
 	})
 	statuses := map[string]string{} // while it runs: the messages of machines differ with the time
 	both := map[string]func(...string) gave{"here": here, "at the server": there}
-	for name, give := range both { // each step is said as it happens
+	for name, give := range both { // each step is reported as it happens
 		if up := give("up", "demo", "-f", "demo.yaml"); up.code != ExitDone ||
 			!regexp.MustCompile(`(?s)requested.*gate.*launching.*ready`).MatchString(up.errs) {
 			t.Errorf("%s: exit %d: %s%s", name, up.code, up.out, up.errs)

@@ -206,8 +206,8 @@ func TestSharedSettingsBindEveryCommand(t *testing.T) {
 	}
 }
 
-// TestAFixIsPricedByTheSharedSettings: the amount that a fix asks an approval for is not of
-// prices in the asker's own directory.
+// TestAFixIsPricedByTheSharedSettings checks that the amount that a fix asks an approval for is not
+// of prices in the asker's own directory.
 func TestAFixIsPricedByTheSharedSettings(t *testing.T) {
 	s := newSeededFixes(t)
 	volume := s.lookup(s.scan(), "volume-unattached", "detector-scratch")

@@ -39,8 +39,8 @@ type workloadShare struct {
 	} `json:"use"`
 }
 
-// TestSharesOfPods: the ledger charges two machines for four hours, a real Prometheus says which
-// pods held their GPUs, and together they give the cost of each pod and team.
+// TestSharesOfPods checks that the ledger charges two machines for four hours, a real Prometheus
+// says which pods held their GPUs, and together they give the cost of each pod and team.
 func TestSharesOfPods(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	l := &ladderTest{t: t, dir: t.TempDir(), now: now.Add(-4 * time.Hour)}

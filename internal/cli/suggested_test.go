@@ -98,8 +98,9 @@ func TestSuggestedCommandsRun(t *testing.T) {
 	}
 }
 
-// TestRefusedFixNamesTheOptionThatLiftsIt: the preview of a refused fix begins with the refusal, and
-// suggests the option with which nothing refuses it any more; carrying it out is not suggested.
+// TestRefusedFixNamesTheOptionThatLiftsIt checks that the preview of a refused fix begins with the
+// refusal, and suggests the option with which nothing refuses it any more; carrying it out is not
+// suggested.
 func TestRefusedFixNamesTheOptionThatLiftsIt(t *testing.T) {
 	d := newDesktop(t)
 	if code, _, stderr := d.run("scan", "--demo", "-q"); code != ExitDone {

@@ -164,7 +164,8 @@ required_tags: [team, project, cost-center, auditor]
 	}
 }
 
-// TestTagRulesCannotWriteProtectionTags: no rule writes a tag that decides over policies.
+// TestTagRulesCannotWriteProtectionTags checks that no rule writes a tag that decides over
+// policies.
 func TestTagRulesCannotWriteProtectionTags(t *testing.T) {
 	l := &ladderTest{t: t, dir: t.TempDir()}
 	for _, key := range []string{inventory.TagManaged, inventory.TagKeepUntil, inventory.TagLifetime} {

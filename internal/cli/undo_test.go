@@ -49,8 +49,8 @@ func (l *ladderTest) fixed(want int, args ...string) ([]view.Line, []view.Fix) {
 	return doc.Lines, doc.Fixes
 }
 
-// TestUndoPreviewsByDefault: a stopped machine is started again only with --enforce, by the id that
-// the audit log's table shows.
+// TestUndoPreviewsByDefault checks that a stopped machine is started again only with --enforce, by
+// the id that the audit log's table shows.
 func TestUndoPreviewsByDefault(t *testing.T) {
 	l := newLadder(t)
 	l.write("policies.yaml", strings.Replace(ladderPolicies, "do: terminate", "do: stop", 1))
@@ -117,7 +117,8 @@ func TestUndoPreviewsByDefault(t *testing.T) {
 	}
 }
 
-// TestAFixKnowsGoneFromChangedFromUnread: a resource is gone only if the provider says so.
+// TestAFixKnowsGoneFromChangedFromUnread checks that a resource is gone only if the provider says
+// so.
 func TestAFixKnowsGoneFromChangedFromUnread(t *testing.T) {
 	l := newLadder(t)
 	l.who = "ana"

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestGPUHours: of a machine with four GPUs at a dollar an hour that worked for half of
-// a day, an hour of a GPU costs a quarter dollar while it is used, and twice that with
-// the time in which it lay idle. A machine without GPUs has no part in it.
+// TestGPUHours checks that of a machine with four GPUs at a dollar an hour that worked for half of
+// a day, an hour of a GPU costs a quarter dollar while it is used, and twice that with the time in
+// which it lay idle. A machine without GPUs has no part in it.
 func TestGPUHours(t *testing.T) {
 	d := newDesktop(t)
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(d.dir, "data")})

@@ -16,8 +16,8 @@ func focusMonth(month, next, cost, team string) string {
 			"us-east-1,\"{\"\"team\"\":\"\"%[6]s\"\"}\"\n", cost, cost, cost, month, next, team)
 }
 
-// TestUnitCostsFromImportedBills: a bill and a file of counts are enough for dollars a prediction
-// by month, with the change, where no round filled the ledger.
+// TestUnitCostsFromImportedBills checks that a bill and a file of counts are enough for dollars a
+// prediction by month, with the change, where no round filled the ledger.
 func TestUnitCostsFromImportedBills(t *testing.T) {
 	d := newDesktop(t)
 	for i, month := range []string{"2026-05-01", "2026-06-01", "2026-07-01"} {
@@ -75,7 +75,7 @@ func TestUnitCostsFromImportedBills(t *testing.T) {
 	}
 }
 
-// TestUnitCostsOfSimulatedBooks: the simulated books have units of their own.
+// TestUnitCostsOfSimulatedBooks checks that the simulated books have units of their own.
 func TestUnitCostsOfSimulatedBooks(t *testing.T) {
 	code, out, errs := newDesktop(t).run("costs", "units", "--demo")
 	if code != ExitDone || !strings.Contains(out, "per prediction") || !strings.Contains(out, "per GPU-hour") {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestReportsUnreadColumns: a column that is misspelled is named on standard error by
+// TestReportsUnreadColumns checks that a column that is misspelled is named on standard error by
 // every command that reads recorded usage, once, and does not stop it.
 func TestReportsUnreadColumns(t *testing.T) {
 	d := newDesktop(t)

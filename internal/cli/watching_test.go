@@ -37,4 +37,5 @@ func TestDocumentsWatchingCost(t *testing.T) {
 	}
 }
 
-// TestKeptBills: an account's answer is kept in its own file, and a name that is no account's
+// TestKeptBills checks that an account's answer is kept in its own file, and a name that is no
+// account's

@@ -132,8 +132,8 @@ func named(line string) string {
 	return strings.TrimPrefix(c.CommandPath(), "curfew ")
 }
 
-// TestEveryCommandPrintsJSON: each command has -o json, or is named with the reason why it
-// has not, and is in the lines that the other tests run.
+// TestEveryCommandPrintsJSON checks that each command has -o json, or is listed with the reason why
+// not, and is covered by the other tests.
 func TestEveryCommandPrintsJSON(t *testing.T) {
 	run := map[string]bool{}
 	for _, line := range commandLines {
@@ -284,9 +284,9 @@ func (d *commandDesk) next() string {
 	return fmt.Sprint(d.started)
 }
 
-// TestNoLineExceedsTerminalWidth: the output of commands fits into 60, 80 and 120 columns, except
-// for commands on lines of their own, which are never cut; and with -o json it is one document with
-// its schema.
+// TestNoLineExceedsTerminalWidth checks that the output of commands fits into 60, 80 and 120
+// columns, except for commands on lines of their own, which are never cut; and with -o json it is
+// one document with its schema.
 func TestNoLineExceedsTerminalWidth(t *testing.T) {
 	widths := []int{60} // where the most has to be cut
 	if os.Getenv("CURFEW_SLOW") != "" {
@@ -326,7 +326,7 @@ func command(line string) bool {
 		word == "docker" || strings.HasPrefix(word, "CUDA_VISIBLE_DEVICES=")
 }
 
-// TestSandboxBooks: the books of the simulated account and its bill are there without
+// TestSandboxBooks checks that the books of the simulated account and its bill are there without
 // any state, whatever server is configured, and nothing is left behind.
 func TestSandboxBooks(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {

@@ -127,7 +127,7 @@ func stateText(d view.State) string {
 	return strings.Join(lines, "\n")
 }
 
-// lostText describes the changes that a state does not know; empty where they are unknown.
+// lostText describes the changes that a state does not know; empty if they are unknown.
 func lostText(d view.State) string {
 	switch l := d.Lost; {
 	case l == nil:

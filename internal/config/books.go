@@ -90,8 +90,7 @@ type Unit struct {
 	Counts Counts `yaml:"counts" form:"required"`
 }
 
-// GPUHours stands in place of a file for the hours of GPUs that the ledger knows were
-// used.
+// GPUHours is a value of Counts.File: the GPU hours that the ledger records as used.
 const GPUHours = "gpu-hours"
 
 // The values of Counts.Of.
@@ -160,7 +159,7 @@ func (u Unit) check() error {
 	return nil
 }
 
-// checkBooks checks the sections of money that are lists.
+// checkBooks checks the lists in the sections about money.
 func (c *Config) checkBooks(f *document.File, root ast.Node) error {
 	if _, err := c.Gate.Limit(); err != nil {
 		return placed(f, root, "gate.ask_over", err)

@@ -9,9 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/trust"
 )
 
-// Cache remembers the text of the configuration that was read last, and what it says, for
-// those who read it again and again. The file is opened, checked and read each time; only the
-// same text is not decoded again. Nil remembers nothing.
+// Cache remembers the text of the configuration that was read last with its parsed form. The file
+// is opened, checked and read each time, but the same text is not parsed again. nil caches nothing.
 type Cache struct {
 	mu   sync.Mutex
 	path string
@@ -25,8 +24,8 @@ func (k *Cache) Load(path string, lookup func(string) (string, bool)) (Config, e
 	return k.load(path, lookup, func(fs.FileInfo) error { return nil })
 }
 
-// LoadFound is [Cache.Load] of a file that [Find] returned rather than the user named. It is
-// refused where another user could have written or replaced it.
+// LoadFound is [Cache.Load] for a file that [Find] returned rather than one that the user named. It
+// refuses a file that another user could have written or replaced.
 func (k *Cache) LoadFound(path string, lookup func(string) (string, bool)) (Config, error) {
 	c, err := k.load(path, lookup, unchangedByOthers(path))
 	c.found = path != ""
@@ -39,7 +38,7 @@ func unchangedByOthers(path string) func(fs.FileInfo) error {
 		if err := trust.Path(path); err != nil {
 			return err
 		}
-		return trust.Info(path, st) // what was opened, should the name lead elsewhere by now
+		return trust.Info(path, st) // check the opened file, in case the name leads elsewhere by now
 	}
 }
 
@@ -60,7 +59,7 @@ func (k *Cache) load(path string, lookup func(string) (string, bool), check func
 	return c, nil
 }
 
-// decoded returns the parsed configuration of a file. Each caller gets it for itself.
+// decoded returns the parsed configuration of a file. Each caller gets its own copy.
 func (k *Cache) decoded(path string, src []byte) (Config, error) {
 	if k != nil {
 		k.mu.Lock()
@@ -83,7 +82,7 @@ func (k *Cache) decoded(path string, src []byte) (Config, error) {
 // Clone returns a copy that shares no list and no map with the configuration.
 func (c *Config) Clone() Config { return unshared(*c) }
 
-// unshared is a configuration that shares no list and no map with another.
+// unshared returns a copy that shares no list and no map with a configuration.
 func unshared(c Config) Config {
 	own(reflect.ValueOf(&c).Elem())
 	return c

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// TestCacheMatchesFile: as it is now, with the environment as it is now, whatever
-// was done to what was read before.
+// TestCacheMatchesFile checks that the cache returns the current file and environment, unaffected
+// by changes to earlier results.
 func TestCacheMatchesFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "curfew.yaml")
 	env := map[string]string{}
@@ -52,7 +52,7 @@ func TestCacheMatchesFile(t *testing.T) {
 		t.Errorf("the environment says %q", got.DataDir)
 	}
 	delete(env, "CURFEW_DATA_DIR")
-	write("tags: {team: [crews]}\n") // of another length, and of the same below
+	write("tags: {team: [crews]}\n") // first of another length, then of the same
 	expect()
 	write("tags: {team: [group]}\n")
 	if got := expect(); got.Tags.Team[0] != "group" {

@@ -357,8 +357,7 @@ func Decode(name string, src []byte, c *Config) error {
 	return nil
 }
 
-// placed is a mistake at a path of a file, or at the nearest part above it that the file
-// gives.
+// placed returns a mistake at a path of a file, or at the nearest parent in the file.
 func placed(f *document.File, root ast.Node, path string, err error) error {
 	for at := path; at != ""; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
 		if n := document.Value(root, at); n != nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/document"
 )
 
-// EnvPrefix begins the name of every variable that overrides a key:
-// CURFEW_AWS_REGIONS for aws.regions.
+// EnvPrefix begins the names of variables that override keys: CURFEW_AWS_REGIONS for aws.regions.
 const EnvPrefix = "CURFEW_"
 
-// leaf is one key of the configuration that holds a value.
+// leaf is a configuration key with a value.
 type leaf struct {
 	path  string // "thresholds.snapshot_age"
 	value reflect.Value
@@ -46,7 +45,7 @@ func (l leaf) isDuration() bool { return l.value.Type() == reflect.TypeFor[time.
 // inFileOnly reports whether the environment cannot override the leaf.
 func (l leaf) inFileOnly() bool { return l.path == "people" || strings.HasPrefix(l.path, "approvals.") }
 
-// off are the keys whose default is zero, which leaves out what they are about.
+// off returns the keys whose default is zero, which disables a feature.
 var off = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	c := Default()
@@ -56,9 +55,8 @@ var off = sync.OnceValue(func() map[string]bool {
 	return out
 })
 
-// check refuses numbers and durations that are not positive: a threshold of zero
-// would judge everything, and a window of zero would see nothing. Zero is right only
-// where it is the default.
+// check refuses numbers and durations that are not positive: a threshold of zero would match
+// everything, and a window of zero would see nothing. Zero is only valid if it is the default.
 func (l leaf) check() error {
 	switch v := l.value; v.Kind() {
 	case reflect.Int, reflect.Int64:
@@ -80,10 +78,10 @@ func (l leaf) check() error {
 	return nil
 }
 
-// env is the name of the variable that overrides the leaf.
+// env returns the name of the variable that overrides the leaf.
 func (l leaf) env() string { return EnvPrefix + strings.ToUpper(strings.ReplaceAll(l.path, ".", "_")) }
 
-// override sets what the environment gives. Lists are separated by commas.
+// override applies the environment. Lists are separated by commas.
 func override(c *Config, lookup func(string) (string, bool)) error {
 	for _, l := range leaves(c) {
 		if err := overrideLeaf(l, lookup); err != nil {
@@ -93,7 +91,7 @@ func override(c *Config, lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// overrideLeaf sets a leaf to what its variable says, if that is set.
+// overrideLeaf sets a leaf to the value of its variable, if that is set.
 func overrideLeaf(l leaf, lookup func(string) (string, bool)) error {
 	s, ok := lookup(l.env())
 	if !ok {
@@ -145,7 +143,7 @@ func (l leaf) set(s string) error {
 	return nil
 }
 
-// Variable returns the environment variable that overrides a key, "" where none does.
+// Variable returns the environment variable that overrides a key, "" if none does.
 func Variable(path string) string {
 	c := Default()
 	for _, l := range leaves(&c) {

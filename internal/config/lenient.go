@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// places are the keys that say where the state is and which service has it. Nothing is guessed of
-// them: a file in which they cannot be read has no lenient reading.
+// places are the keys that determine the location of the state and its service. They are never
+// guessed: a file in which they cannot be read has no lenient reading.
 var places = []string{"data_dir", "database_url", "server"}
 
 var (
@@ -20,14 +20,14 @@ var (
 	placeKey = lazyregexp.New(`\b(data_dir|database_url|server)\b["']?[ \t]*:`)
 )
 
-// errPlaces is returned when a file does not tell where the state is.
+// errPlaces is returned if a file does not determine the location of the state.
 var errPlaces = errors.New("it lacks a readable data_dir, database_url and server")
 
-// LoadLenient reads of a file and the environment what has no mistake, for what has to work all
-// the same: each key at the beginning of a line, and each variable, stands by itself, and those
-// that cannot be read are left out and named. It fails where data_dir, database_url or server
-// cannot be told. An empty path is no file. found says that the file was found by [Find], so that
-// one that another user could have written is refused.
+// LoadLenient reads the valid parts of a file and the environment, for commands that must work
+// despite mistakes: each top-level key and each variable is read separately, and invalid ones are
+// left out and named. It fails if data_dir, database_url or server cannot be read. An empty path is
+// no file. found is true if [Find] returned the file, which is then refused if another user could
+// have written it.
 func LoadLenient(path string, found bool, lookup func(string) (string, bool)) (c Config, ignored []string, err error) {
 	c = Default()
 	if path != "" {
@@ -48,7 +48,7 @@ func LoadLenient(path string, found bool, lookup func(string) (string, bool)) (c
 	for _, l := range leaves(&c) {
 		before := reflect.New(l.value.Type()).Elem()
 		before.Set(l.value)
-		if err := overrideLeaf(l, lookup); err != nil { // no place: those are texts
+		if err := overrideLeaf(l, lookup); err != nil { // never a place, because those are texts
 			l.value.Set(before)
 			ignored = append(ignored, l.env())
 		}
@@ -56,7 +56,7 @@ func LoadLenient(path string, found bool, lookup func(string) (string, bool)) (c
 	return c, ignored, nil
 }
 
-// lenient reads the keys of a text one by one; errPlaces where a place cannot be told.
+// lenient reads the keys of a text one by one; errPlaces if a place cannot be read.
 func lenient(name string, src []byte) (c Config, ignored []string, err error) {
 	c = Default()
 	if Decode(name, src, &c) == nil {
@@ -81,8 +81,8 @@ func lenient(name string, src []byte) (c Config, ignored []string, err error) {
 	return c, ignored, nil
 }
 
-// block is a key at the beginning of a line, with the lines below it. Lines before the first key
-// are one without a key.
+// block is a top-level key with the lines below it. Lines before the first key are a block without
+// a key.
 type block struct {
 	key  string
 	text []byte

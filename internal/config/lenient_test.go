@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// What has no mistake is read of a file with mistakes; where the state is, is never guessed.
+// Valid parts of a file with mistakes are read, but the location of the state is never guessed.
 func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 	const good = "data_dir: /var/lib/curfew\ndatabase_url: postgres://db/curfew\nidentity: ana\n"
 	for _, c := range []struct {
@@ -63,8 +63,8 @@ func TestFilesWithMistakesAreReadLeniently(t *testing.T) {
 	}
 }
 
-// The environment overrides a lenient reading too; what cannot be used of it is left out, whether
-// the file has mistakes, has none or is not there.
+// The environment overrides a lenient reading too; its invalid variables are left out, whether the
+// file has mistakes, is valid, or does not exist.
 func TestLenientReadingUsesEnvironment(t *testing.T) {
 	env := map[string]string{"CURFEW_DATA_DIR": "/b", "CURFEW_SERVER_TIMEOUT": "never"}
 	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }

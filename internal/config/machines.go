@@ -41,10 +41,10 @@ type LocalLimits struct {
 	Processes int64 `yaml:"processes"`
 }
 
-// memoryLimit is an amount of memory, or a share.
+// memoryLimit matches an amount of memory, or a share.
 var memoryLimit = lazyregexp.New(`^([0-9]{1,7})(MiB|GiB|TiB|%)$`)
 
-// Options are the limits in the provider's words.
+// Options converts the limits for the provider.
 func (l LocalLimits) Options() (local.LimitOptions, error) {
 	o := local.LimitOptions{Processes: l.Processes}
 	if l.Processes < 0 || l.Processes > 4<<20 || l.Processes > 0 && l.Processes < 16 {

@@ -109,8 +109,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// FuzzMachines holds that what passes the configuration can be observed, and that what
-// does not has its place in the file.
+// FuzzMachines checks that a valid configuration can be observed, and that an invalid one is
+// reported with its place in the file.
 func FuzzMachines(f *testing.F) {
 	f.Add(listed)
 	f.Add("machines: [{name: a, vcpus: 1}, {name: b, gpu: T4, gpus: 1}]")

@@ -69,7 +69,7 @@ type MetricsRule struct {
 	Name string `yaml:"name"`
 }
 
-// Source returns what is configured for a server, and only its address where nothing is.
+// Source returns the configuration of a server, or only its address if there is none.
 func (m Metrics) Source(url string) MetricsSource {
 	same := func(s MetricsSource) bool { return strings.TrimRight(s.URL, "/") == strings.TrimRight(url, "/") }
 	if i := slices.IndexFunc(m.Sources, same); i >= 0 {
@@ -78,7 +78,7 @@ func (m Metrics) Source(url string) MetricsSource {
 	return MetricsSource{URL: url}
 }
 
-// checkMetrics checks the servers, as far as that goes without reading them.
+// checkMetrics checks the servers without connecting to them.
 func (c *Config) checkMetrics(f *document.File, root ast.Node) error {
 	if v, err := money.ParseAmount(c.Metrics.CloudWatch.MaxUSDPerMonth); err != nil || v <= 0 {
 		return placed(f, root, "metrics.cloudwatch.max_usd_per_month",

@@ -39,10 +39,10 @@ type Identities struct {
 	Roles []string `yaml:"roles" pattern:"^(viewer|user|approver|operator|admin)(@.+)?$" json:",omitempty"`
 }
 
-// names are the names under which curfew may hear of a person without a proof.
+// names returns the names under which curfew may know a person without a proof.
 func (i Identities) names() []string { return slices.Concat(i.Linux, i.Tags, i.Mail) }
 
-// all are all identities, each under a prefix that keeps those of two providers apart.
+// all returns all identities, each with a prefix that separates those of different providers.
 func (i Identities) all() map[string]string {
 	out := map[string]string{}
 	for _, of := range []struct {
@@ -79,12 +79,12 @@ type Approvals struct {
 	Notify []string `yaml:"notify"`
 }
 
-// Accepts reports whether a kind of proof opens fixes.
+// Accepts reports whether a kind of proof is sufficient for fixes.
 func (a Approvals) Accepts(kind approval.ProofKind) bool {
 	return approval.Proof{Kind: kind}.Verified() || slices.Contains(a.Accept, string(approval.SelfDeclared))
 }
 
-// Logins are the names of logins at GitHub: those of github.identities and of people.
+// Logins maps logins at GitHub to names: those of github.identities and of people.
 func (c *Config) Logins() map[string]string {
 	all := maps.Clone(c.GitHub.Identities)
 	if all == nil {
@@ -98,7 +98,7 @@ func (c *Config) Logins() map[string]string {
 	return all
 }
 
-// AWSName is the person whose identity an ARN is.
+// AWSName returns the person with an ARN as their identity.
 func (c *Config) AWSName(arn string) (name string, ok bool) {
 	role, session := splitSession(arn)
 	for name, has := range c.People {
@@ -109,10 +109,10 @@ func (c *Config) AWSName(arn string) (name string, ok bool) {
 	return "", false
 }
 
-// anySession is the session name of a pattern for every session of a role.
+// anySession is the session name in a pattern for all sessions of a role.
 const anySession = "*"
 
-// splitSession splits the ARN of a session of a role behind the role.
+// splitSession splits the ARN of a role session into role and session name.
 func splitSession(arn string) (role, session string) {
 	if i := strings.LastIndex(arn, "/"); i > 0 && strings.Contains(arn, ":assumed-role/") {
 		return arn[:i+1], arn[i+1:]
@@ -120,8 +120,8 @@ func splitSession(arn string) (role, session string) {
 	return arn, ""
 }
 
-// OIDCName is the person of a subject of the sign-in provider, or of a mail address that the
-// provider has verified; empty is none.
+// OIDCName returns the person with a subject of the sign-in provider, or with a mail address that
+// the provider has verified; empty if there is none.
 func (c *Config) OIDCName(subject, verifiedMail string) (name string, ok bool) {
 	for name, has := range c.People {
 		mail := func(m string) bool { return verifiedMail != "" && strings.EqualFold(m, verifiedMail) }
@@ -132,8 +132,8 @@ func (c *Config) OIDCName(subject, verifiedMail string) (name string, ok bool) {
 	return "", false
 }
 
-// Named is the person whom a name means that no one has proven: a user of the operating
-// system, a mail address, or the value of an owner tag. Without one it is the name itself.
+// Named returns the person for an unproven name: a user of the operating system, a mail address, or
+// the value of an owner tag. If there is none, it returns the name.
 func (c *Config) Named(name string) (person string, ok bool) {
 	for person := range c.People {
 		if strings.EqualFold(person, name) {
@@ -173,7 +173,7 @@ func (c *Config) Known(p approval.Person) approval.Person {
 	return p
 }
 
-// Holders are the roles of people by their names: those of approvers and of people.
+// Holders returns the roles of people by name, from approvers and people.
 func (c *Config) Holders() map[string][]string {
 	all := map[string][]string{}
 	for name, roles := range c.Approvers {
@@ -187,8 +187,8 @@ func (c *Config) Holders() map[string][]string {
 	return all
 }
 
-// Reached is the notify section with the addresses that people give for themselves, by every
-// name that a tag may have for them; what the section itself says counts first.
+// Reached returns the notify section with the addresses in people, under every name that a tag may
+// use for them; the section's own addresses take precedence.
 func (c *Config) Reached() notify.Config {
 	n := c.Notify
 	slack, mail := n.Slack.Used(), n.Mail.Used()
@@ -225,7 +225,7 @@ func (c *Config) Reached() notify.Config {
 	return n
 }
 
-// copied is a map that may be written to.
+// copied returns a writable copy of a map.
 func copied[V any](m map[string]V) map[string]V {
 	if m == nil {
 		return map[string]V{}
@@ -233,8 +233,8 @@ func copied[V any](m map[string]V) map[string]V {
 	return maps.Clone(m)
 }
 
-// checkPeople refuses names that look alike, identities of two people, and an STS
-// endpoint that is no sandbox's.
+// checkPeople refuses names that look alike, identities shared by two people, and an STS endpoint
+// that is not a sandbox.
 func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 	for _, section := range []struct {
 		key   string
@@ -297,8 +297,8 @@ func (c *Config) checkPeople(f *document.File, root ast.Node) error {
 	return c.Approvals.check(f, root)
 }
 
-// notARN returns the reason why a text is no ARN of people.aws; empty if it is one. Whoever assumes
-// a role chooses the name of the session, so only a whole name may be a pattern.
+// notARN returns the reason why a text is not a valid ARN for people.aws; empty if it is one.
+// Whoever assumes a role chooses the name of the session, so only a whole name may be a pattern.
 func notARN(arn string) string {
 	if _, session := splitSession(arn); session == anySession && strings.Count(arn, anySession) == 1 &&
 		!strings.ContainsAny(arn, "? ") &&

@@ -39,8 +39,8 @@ func decoded(t *testing.T, src string) Config {
 	return c
 }
 
-// TestPersonHasSeveralIdentities: each identity leads to its person, whatever provider gave
-// it, and no other does.
+// TestPersonHasSeveralIdentities checks that each identity of any provider leads to its person, and
+// no other does.
 func TestPersonHasSeveralIdentities(t *testing.T) {
 	c := decoded(t, people)
 	aws := func(arn string) string { name, _ := c.AWSName("arn:aws:" + arn); return name }
@@ -70,7 +70,7 @@ func TestPersonHasSeveralIdentities(t *testing.T) {
 	}
 }
 
-// TestMergesRolesOfBothSections: approvers and people give roles together.
+// TestMergesRolesOfBothSections checks that roles from approvers and people are combined.
 func TestMergesRolesOfBothSections(t *testing.T) {
 	c := decoded(t, people)
 	got := approval.Roles(c.Holders(), "bo")
@@ -86,8 +86,8 @@ func TestMergesRolesOfBothSections(t *testing.T) {
 	}
 }
 
-// TestPeopleRouteNotifications: a tag value leads to the channels that its person has, and
-// what notify says of itself counts first.
+// TestPeopleRouteNotifications checks that a tag value leads to the channels of its person, and
+// that the notify section takes precedence.
 func TestPeopleRouteNotifications(t *testing.T) {
 	c := decoded(t, people)
 	n := c.Reached()
@@ -110,7 +110,8 @@ func TestPeopleRouteNotifications(t *testing.T) {
 	}
 }
 
-// TestPeopleConfigureNoChannel: where notify has no channel, people's addresses make none.
+// TestPeopleConfigureNoChannel checks that people's addresses do not enable a channel that notify
+// does not configure.
 func TestPeopleConfigureNoChannel(t *testing.T) {
 	c := decoded(t, "people:\n  ana: {mail: [ana@example.com], slack: [U012AB3CD]}\n")
 	if n := c.Reached(); n.Slack.Used() || n.Mail.Used() || len(n.Names) > 0 {
@@ -121,8 +122,8 @@ func TestPeopleConfigureNoChannel(t *testing.T) {
 	}
 }
 
-// TestTwoAccountsOfOnePerson: whoever asked under one account cannot decide under another,
-// although the names that stand in the request differ.
+// TestTwoAccountsOfOnePerson checks that a requester cannot decide with another account, although
+// the request contains a different name.
 func TestTwoAccountsOfOnePerson(t *testing.T) {
 	c := decoded(t, people)
 	stored := approval.Person{Name: "ak", Proof: approval.Proof{Kind: approval.SelfDeclared, Subject: "ak"}}

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// ServerURL reads the URL of a service as it is written in the configuration or on a command
-// line: a scheme and a host, and a port where it is not the usual one. Over a network it is
-// https, because a token goes there.
+// ServerURL parses the URL of a service from the configuration or a command line: a scheme and a
+// host, and optionally a port. Over a network it must be https, because a token is sent to it.
 func ServerURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err == nil && u.User != nil {

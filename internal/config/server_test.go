@@ -32,7 +32,7 @@ func TestServerURL(t *testing.T) {
 	}
 }
 
-// TestServerFromConfiguration: file and environment are checked alike.
+// TestServerFromConfiguration checks that file and environment are validated alike.
 func TestServerFromConfiguration(t *testing.T) {
 	c := Default()
 	if err := Decode("curfew.yaml", []byte("identity: ana\nserver: http://far.example.com\n"), &c); err == nil ||

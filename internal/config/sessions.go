@@ -53,10 +53,10 @@ type SessionAgent struct {
 	SHA256 string `yaml:"sha256"`
 }
 
-// agentURL is where a program may be: no space or quote in it.
+// agentURL matches the location of a program, without spaces or quotes.
 var agentURL = lazyregexp.New(`^(s3://[a-z0-9][a-z0-9.-]*/|https://[A-Za-z0-9.-]+(:[0-9]+)?/)[A-Za-z0-9._~/=+%-]+$`)
 
-// sha256Text is a SHA-256.
+// sha256Text matches a SHA-256.
 var sha256Text = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 func (a SessionAgent) check() (key string, err error) {
@@ -75,7 +75,7 @@ func (a SessionAgent) check() (key string, err error) {
 	return "", nil
 }
 
-// sessionImage is an image's id or the name of a parameter.
+// sessionImage matches an image id or the name of a parameter.
 var sessionImage = lazyregexp.New(`^(ami-[0-9a-f]+|/[A-Za-z0-9_./-]+)$`)
 
 // check returns an error for an invalid section, and its key.

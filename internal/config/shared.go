@@ -35,7 +35,7 @@ type Shared struct {
 // AdminRole is the role that may set shared settings.
 const AdminRole = "admin"
 
-// DecodeShared reads shared settings strictly: any other key is an error.
+// DecodeShared parses shared settings strictly: any other key is an error.
 func DecodeShared(name string, src []byte) (Shared, error) {
 	c := Default()
 	s := c.shared()
@@ -75,18 +75,18 @@ func (c *Config) take(s Shared) {
 		s.GitHub, s.Budgets, s.Quotas, s.Gate
 }
 
-// SharedHash is the SHA-256 of the sections that decide, in 16 hexadecimal digits.
+// SharedHash returns the first 16 hexadecimal digits of the SHA-256 of the shared sections.
 func (c *Config) SharedHash() string {
 	text, err := json.Marshal(c.shared())
 	if err != nil {
-		return "" // texts, numbers and times always encode
+		return "" // texts, numbers and times can always be encoded
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Under is the configuration under shared settings: theirs, and of its own what is
-// stricter. What would be weaker is an error that names each key.
+// Under returns the configuration under shared settings: shared values, or stricter local ones.
+// Weaker local values are an error that names each key.
 func (c Config) Under(s Shared) (Config, error) {
 	usual := Default()
 	own, standard := c.shared(), usual.shared()
@@ -156,7 +156,7 @@ func (c Config) Under(s Shared) (Config, error) {
 	}
 	out.Budgets = strictest(own.Budgets, s.Budgets, refuse)
 	out.Quotas = append(slices.Clone(s.Quotas), own.Quotas...)
-	for i, q := range out.Quotas { // of one id both hold
+	for i, q := range out.Quotas { // both quotas with the same id apply
 		if i >= len(s.Quotas) {
 			out.Quotas[i].ID = q.ID + " (local)"
 		}
@@ -169,8 +169,9 @@ func (c Config) Under(s Shared) (Config, error) {
 	return c, nil
 }
 
-// strictest are the shared budgets, each with the lower limits of a local one of its id.
-// A budget that is not shared could cover what the shared ones do not, and is weaker.
+// strictest returns the shared budgets, each with the lower limits of a local one with its id. A
+// local budget without a shared one is weaker, because it could cover costs that the shared ones do
+// not.
 func strictest(own, theirs budget.Budgets, refuse func(string, ...any)) budget.Budgets {
 	out := slices.Clone(theirs)
 	for _, b := range own {
@@ -202,13 +203,13 @@ func strictest(own, theirs budget.Budgets, refuse func(string, ...any)) budget.B
 	return out
 }
 
-// whole are thresholds with the defaults of what is not given.
+// whole returns thresholds with defaults for missing values.
 func whole(t budget.Thresholds) budget.Thresholds {
 	d := budget.DefaultThresholds()
 	return budget.Thresholds{Warn: cmp.Or(t.Warn, d.Warn), Gate: cmp.Or(t.Gate, d.Gate), Deny: cmp.Or(t.Deny, d.Deny)}
 }
 
-// without are the texts of a that b has not.
+// without returns the texts of a that are not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

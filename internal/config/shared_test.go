@@ -12,7 +12,8 @@ budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 
 quotas: [{id: a100, team: vision, gpus: {A100: 8}}]
 `
 
-// TestLocalValuesOnlyTightenShared: each key of the local file alone, weaker and stricter.
+// TestLocalValuesOnlyTightenShared checks each local key separately, with a weaker and a stricter
+// value.
 func TestLocalValuesOnlyTightenShared(t *testing.T) {
 	shared, err := DecodeShared("shared.yaml", []byte(sharedText))
 	if err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Start is the answers from which `curfew init` writes a first configuration.
+// Start holds the answers from which `curfew init` writes a first configuration.
 type Start struct {
 	Tags, Govern, InstanceStore, Notify, Observe, Clouds string
-	// All is to write every ready policy, not the ones of startPolicies alone.
+	// All writes every ready policy, not only those of startPolicies.
 	All bool
 }
 
-// startPolicies are the files of the ready policies that the answers are for: what may be acted
-// on, what its disks hold, which tags name owners, and where messages go.
+// startPolicies are the files of ready policies that need answers: what may be acted on, what its
+// disks contain, which tags name owners, and where messages go.
 var startPolicies = []string{"idle-ephemeral.yaml", "dead-mans-switch.yaml", "untagged.yaml", "runaway.yaml"}
 
 // Question is one of the questions of [Start.Questions].
 type Question struct {
-	// Answer is where the answer goes, empty until it is known.
+	// Answer points to the answer, which is empty until it is known.
 	Answer *string
-	// Flag names the answer, Text asks for it, Usual is the default; empty is none.
+	// Flag names the answer, Text asks for it, and Usual is the default or empty.
 	Flag, Text, Usual string
 }
 
@@ -61,8 +61,7 @@ func (b *Start) Questions() []Question {
 	}
 }
 
-// Files returns the texts of curfew.yaml and of the ready policies that the answers are for, by
-// path. All of them are valid.
+// Files returns the texts of curfew.yaml and of the needed policies by path. All of them are valid.
 func (b *Start) Files() (map[string]string, error) {
 	cfg, err := b.config()
 	if err != nil {
@@ -88,7 +87,7 @@ func (b *Start) Files() (map[string]string, error) {
 	return files, nil
 }
 
-// Mode is the mode of the written policies.
+// Mode returns the mode of the written policies.
 func (b *Start) Mode() string {
 	if strings.HasPrefix(strings.ToLower(b.Observe), "n") {
 		return string(policy.Enforce)
@@ -106,7 +105,7 @@ func (b *Start) scratch() (bool, error) {
 	return false, fmt.Errorf("--instance-store %q: it is scratch or keep", b.InstanceStore)
 }
 
-// config is the text of curfew.yaml.
+// config returns the text of curfew.yaml.
 func (b *Start) config() (string, error) {
 	var out strings.Builder
 	out.WriteString(document.SchemaLine("config.v1.json") +
@@ -138,7 +137,8 @@ func (b *Start) config() (string, error) {
 	return out.String(), nil
 }
 
-// onPremises shows how machines are listed: one that does not exist would be a false cost.
+// onPremises shows how to list machines, in a comment, because an invented machine would have false
+// costs.
 const onPremises = `
 # The machines that you own. List them, and add onprem to clouds: docs/lab.md.
 # machines:
@@ -149,7 +149,7 @@ const onPremises = `
 #   as_of: 2026-01-01
 `
 
-// clouds is the list of the clouds that are read.
+// clouds returns the list of clouds to read.
 func (b *Start) clouds() (string, error) {
 	var names []string
 	listed := ""
@@ -170,7 +170,7 @@ func (b *Start) clouds() (string, error) {
 	return "\n# The clouds that scan, enforce and serve read.\nclouds: [" + strings.Join(names, ", ") + "]\n" + listed, nil
 }
 
-// tagKeys puts a key before those that are usual.
+// tagKeys puts a key before the default ones.
 func tagKeys(key string, usual []string) string {
 	keys := []string{}
 	for _, k := range append([]string{strings.TrimSpace(key)}, usual...) {
@@ -181,12 +181,12 @@ func tagKeys(key string, usual []string) string {
 	return "[" + strings.Join(keys, ", ") + "]"
 }
 
-// selectKeys are the keys of an entry of governance that take plain values.
+// selectKeys are the keys of a governance entry with plain values.
 var selectKeys = []string{
 	"cloud", "account", "region", "kind", "type", "lifetime", "purpose", "team", "project", "user", "environment",
 }
 
-// governance is the entry of the machines that policies may act on; empty for none.
+// governance returns the entry for the machines that policies may act on; empty if there are none.
 func (b *Start) governance() (string, error) {
 	scratch, err := b.scratch()
 	if err != nil || b.Govern == "none" {
@@ -213,10 +213,10 @@ func (b *Start) governance() (string, error) {
 	return "{" + strings.Join(pairs, ", ") + "}", nil
 }
 
-// mailTo is an address and the server that takes mail for it.
+// mailTo matches an address and the server that accepts mail for it.
 var mailTo = lazyregexp.New(`^(\S+@\S+)\s+(\S+:\d+)$`)
 
-// notify is the section notify.
+// notify returns the notify section.
 func (b *Start) notify() (string, error) {
 	var channel, address string
 	mail := mailTo.FindStringSubmatch(b.Notify)
@@ -239,10 +239,10 @@ func (b *Start) notify() (string, error) {
 			"owner no other rule reaches.\n  unowned: [%[2]s]\n", channel, strconv.Quote(address)), nil
 }
 
-// policyNames are the lines with which policies begin.
+// policyNames matches the first lines of policies.
 var policyNames = lazyregexp.New(`(?m)^  - name: .*$`)
 
-// policies is the text of one file of ready policies, as answered.
+// policies returns the text of one file of ready policies with the answers.
 func (b *Start) policies(name string) (string, error) {
 	src, err := policies.Files.ReadFile(name)
 	if err != nil {
@@ -252,7 +252,7 @@ func (b *Start) policies(name string) (string, error) {
 	if scratch, _ := b.scratch(); !scratch {
 		text = strings.ReplaceAll(text, "disks: {instance_store: scratch, root: snapshot}", "disks: {root: snapshot}")
 	}
-	// Owners are those of the tags that were answered, which curfew.yaml maps.
+	// Owners are read from the tags in the answers, which curfew.yaml maps.
 	text = strings.ReplaceAll(text, "!has(resource.tags.team) && !has(resource.tags.Team)", "!has(resource.team)")
 	text = policyNames.ReplaceAllString(text, "$0\n    mode: "+b.Mode())
 	if _, err := policy.Parse(name, []byte(text)); err != nil {

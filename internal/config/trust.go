@@ -8,10 +8,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/trust"
 )
 
-// TrustState refuses a data directory of which others can write or replace anything that
-// binds: the directory and those above it, the database, kept findings, updated prices and
-// replayed traces. Who writes the state decides what has been approved and spent. The mode of
-// volume, a directory above, is not checked.
+// TrustState refuses a data directory in which others can write or replace trusted files: the
+// directory and its parents, the database, stored findings, updated prices and replayed traces.
+// Whoever writes the state decides what has been approved and spent. The mode of volume, a parent
+// directory, is not checked.
 func TrustState(dir, volume string) error {
 	if dir == "" {
 		return nil
@@ -27,7 +27,7 @@ func TrustState(dir, volume string) error {
 	return trust.Paths(paths, filepath.Clean(volume))
 }
 
-// escaped returns a path that [filepath.Glob] takes as it is written.
+// escaped returns a path in which [filepath.Glob] matches every character literally.
 func escaped(path string) string {
 	out := make([]byte, 0, len(path))
 	for i := range len(path) {
@@ -40,9 +40,8 @@ func escaped(path string) string {
 	return string(out)
 }
 
-// TrustPolicy refuses a policy file that a found configuration names where another user
-// could have written or replaced it. What the user named, directly or in a configuration that the
-// user named, is the user's choice.
+// TrustPolicy refuses a policy file in a found configuration if another user could have written or
+// replaced it. Files that the user named, directly or in a named configuration, are trusted.
 func (c Config) TrustPolicy(path string) error {
 	if !c.found {
 		return nil
@@ -50,8 +49,7 @@ func (c Config) TrustPolicy(path string) error {
 	return trust.Path(path)
 }
 
-// resolve makes the paths that a file gives relative to its own directory absolute, or
-// relative to where the file's path is.
+// resolve makes the paths in a file relative to the file's directory.
 func (c *Config) resolve(file string) {
 	dir := filepath.Dir(file)
 	at := func(p *string) {

@@ -11,7 +11,7 @@ import (
 
 func nothing(string) (string, bool) { return "", false }
 
-// file writes a file that its owner alone can write.
+// file writes a file that only its owner can write.
 func file(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -23,8 +23,8 @@ func file(t *testing.T, path, text string) string {
 	return path
 }
 
-// TestFoundFilesOfOthersAreRefused: a configuration that others could have written is
-// refused where it is found and read where the user names it.
+// TestFoundFilesOfOthersAreRefused checks that a configuration that others could have written is
+// refused if it was found, and read if the user names it.
 func TestFoundFilesOfOthersAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name, says string
@@ -65,7 +65,8 @@ func TestFoundFilesOfOthersAreRefused(t *testing.T) {
 	}
 }
 
-// TestStateOfOthersIsRefused: whoever writes the state decides what is approved.
+// TestStateOfOthersIsRefused checks the folder of the state, because whoever writes the state
+// decides what is approved.
 func TestStateOfOthersIsRefused(t *testing.T) {
 	for _, name := range []string{
 		".", "curfew.db", "curfew.db-wal", "curfew.db.lock", "prices.csv", "traces", "traces/x.json",
@@ -89,7 +90,8 @@ func TestStateOfOthersIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateInFolderOfOtherUserIsRefused: whoever can rename a directory decides what is in it.
+// TestStateInFolderOfOtherUserIsRefused checks parent folders, because whoever can rename a
+// directory decides what is in it.
 func TestStateInFolderOfOtherUserIsRefused(t *testing.T) {
 	u := otheruser.One(t)
 	open := otheruser.Shared(t)
@@ -144,7 +146,7 @@ func chown(t *testing.T, path string) {
 	change(t, os.Lchown(path, 4242, 4242))
 }
 
-// TestPathsAreRelativeToFile: a path in a file is relative to that file, one of the
+// TestPathsAreRelativeToFile checks that a path in a file is relative to that file, and one in the
 // environment to the working directory.
 func TestPathsAreRelativeToFile(t *testing.T) {
 	dir := t.TempDir()

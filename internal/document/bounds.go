@@ -9,42 +9,40 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds of a YAML file. The scanner takes time and memory in proportion to a file. The
-// parser's grow with the square of the depth, of the keys of a mapping and of the tokens
-// of a document.
+// Bounds of a YAML file. The scanner is linear in time and memory. The parser is quadratic in the
+// depth, in the keys of a mapping and in the tokens of a document.
 const (
-	// MaxDepth bounds how deep mappings and lists are in one another.
+	// MaxDepth bounds the nesting of mappings and lists.
 	MaxDepth = 100
 	// MaxKeys bounds the keys of one mapping.
 	MaxKeys = 2_000
-	// MaxTokens bounds the keys, values and marks of one document.
+	// MaxTokens bounds the tokens of one document.
 	MaxTokens = 50_000
-	// MaxValues bounds the keys, values and marks of a file, and its keys and values
-	// counted again at every alias.
+	// MaxValues bounds the tokens of a file plus the keys and values added by expanding aliases.
 	MaxValues = 200_000
 )
 
 const tooDeep = "mappings and lists are more than %d deep in one another"
 
-// level is a mapping or a list that is open where the scanner is.
+// level is a mapping or list that is open at the scanner's position.
 type level struct {
-	// column is where its keys or items begin; 0 in flow style.
+	// column is the column of its keys or items; 0 in flow style.
 	column int
 	list   bool
 	keys   int
 }
 
-// bounds counts what tokens come to.
+// bounds counts tokens, keys and nesting.
 type bounds struct {
 	file *File
 	open []level
-	// first is the token that begins the key or item that is being read.
+	// first is the first token of the current key or item.
 	first, last *token.Token
 }
 
-// scan splits a file into the tokens of its documents, checks the bounds that the
-// parser needs, and leaves out comments. The parser is not given several documents at
-// once, because it drops what follows an empty one.
+// scan splits a file into the tokens of its documents, checks the bounds that the parser needs, and
+// drops comments. Documents are parsed one by one, because the parser drops those after an empty
+// one.
 func (f *File) scan(aliases bool) ([]token.Tokens, error) {
 	var s scanner.Scanner
 	s.Init(string(f.Source))
@@ -124,13 +122,13 @@ func (b *bounds) add(t *token.Token) error {
 	return nil
 }
 
-// indent counts a key or an item in block style: it leaves the levels that are deeper,
-// and enters one where its column is new.
+// indent counts a key or an item in block style: it closes deeper levels and opens one at a new
+// column.
 func (b *bounds) indent(column int, list bool) {
 	for n := len(b.open); n > 0; n = len(b.open) {
 		top := &b.open[n-1]
 		if top.column < column || top.column == column && list && !top.list {
-			break // a list may stand in the column of the key that it belongs to
+			break // a list may have the column of its key
 		}
 		if top.column == column && top.list == list {
 			if !list {
@@ -143,8 +141,7 @@ func (b *bounds) indent(column int, list bool) {
 	b.open = append(b.open, level{column: column, list: list, keys: 1})
 }
 
-// expand follows the aliases of a document to the anchors before them, and bounds what
-// it comes to.
+// expand follows the aliases of a document to their anchors and bounds the expanded size.
 func (f *File) expand(body ast.Node) error {
 	e := expansion{file: f, anchors: map[string]ast.Node{}, sizes: map[ast.Node]size{}}
 	s, err := e.size(body)
@@ -157,10 +154,10 @@ func (f *File) expand(body ast.Node) error {
 	return nil
 }
 
-// size is the size of a node once aliases are followed.
+// size is the size of a node with aliases expanded.
 type size struct{ values, depth int }
 
-// expansion is the aliases of one document.
+// expansion computes the expanded size of one document.
 type expansion struct {
 	file    *File
 	anchors map[string]ast.Node
@@ -170,7 +167,7 @@ type expansion struct {
 func (e *expansion) size(n ast.Node) (size, error) {
 	switch n := n.(type) {
 	case *ast.AnchorNode:
-		// The anchor is known only after its value: no alias leads back to itself.
+		// An anchor is registered after its value, so that no alias refers to itself.
 		s, err := e.size(n.Value)
 		if name := n.Name; err == nil && name != nil {
 			e.anchors[name.GetToken().Value], e.sizes[n.Value] = n.Value, s
@@ -219,8 +216,7 @@ func (e *expansion) sum(n ast.Node, parts ...ast.Node) (size, error) {
 	return total, nil
 }
 
-// Target returns the value that a node stands for: what an alias names, and what an
-// anchor or a tag marks. It is nil where there is no value.
+// Target returns the value of a node behind an alias, anchor or tag, or nil.
 func (f *File) Target(n ast.Node) ast.Node {
 	for {
 		switch v := n.(type) {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// lines joins n lines of a format that takes the line's number.
+// lines joins n lines of a format with the line number.
 func lines(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -21,7 +21,7 @@ func lines(n int, format string) string {
 	return b.String()
 }
 
-// stairs are n block mappings in one another.
+// stairs returns n nested block mappings.
 func stairs(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -30,7 +30,7 @@ func stairs(n int) string {
 	return b.String()
 }
 
-// laughs are n anchors, each with nine aliases of the one before.
+// laughs returns n anchors, each with nine aliases of the previous one.
 func laughs(n int, merge bool) string {
 	b := strings.Builder{}
 	b.WriteString("a0: &a0 {x: y}\n")
@@ -45,7 +45,7 @@ func laughs(n int, merge bool) string {
 	return b.String()
 }
 
-// bombs are files that cost a parser without bounds gigabytes, minutes or its stack.
+// bombs are files that would cost an unbounded parser gigabytes, minutes or its stack.
 var bombs = []struct{ name, src, want string }{
 	{"200 kB of [", strings.Repeat("[", 200_000), "1:101: mappings and lists are more than 100 deep"},
 	{"40 kB of [", strings.Repeat("[", 40_000), "1:101: mappings and lists are more than 100 deep"},
@@ -100,7 +100,7 @@ var foreign = []struct{ name, src, want string }{
 	},
 }
 
-// chain are n lists, each of which holds an alias of the one before.
+// chain returns n lists that each hold an alias of the previous one.
 func chain(n int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 []\n")
@@ -110,7 +110,7 @@ func chain(n int) string {
 	return b.String()
 }
 
-// allocated returns how many bytes f allocates, garbage included.
+// allocated returns the number of bytes that f allocates, including garbage.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -119,8 +119,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// maxAllocated bounds the memory for a file of MaxBytes: the scanner takes up to 300 bytes for each
-// byte, in a file of nothing but commas.
+// maxAllocated bounds the memory for a file of MaxBytes: the scanner uses up to 300 bytes per byte,
+// in a file of commas only.
 const maxAllocated = 512 << 20
 
 func TestBombs(t *testing.T) {
@@ -147,9 +147,9 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestWorstFilesThatPass holds what the largest files cost that pass the bounds: the
-// parser's time and memory grow with the square of what is bounded.
-func TestWorstFilesThatPass(t *testing.T) {
+// TestCostOfLargestFiles checks the cost of the largest files within the bounds: the parser is
+// quadratic in the bounded quantities.
+func TestCostOfLargestFiles(t *testing.T) {
 	var mappings strings.Builder
 	for i := range 8 {
 		fmt.Fprintf(&mappings, "m%d:\n%s", i, strings.ReplaceAll(lines(MaxKeys-10, "\tk%d: v"), "\t", "  "))
@@ -204,8 +204,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("torn") }
 
-// depthOf is how deep mappings and lists are in one another, as a naive count over what
-// was parsed has it.
+// depthOf returns the nesting of mappings and lists in a parsed node.
 func depthOf(n ast.Node) int {
 	deepest, own := 0, 1
 	var parts []ast.Node
@@ -225,7 +224,7 @@ func depthOf(n ast.Node) int {
 	return own + deepest
 }
 
-// nested draws a value of exactly so many mappings and lists in one another.
+// nested generates a value with exactly the given nesting.
 func nested(t *rapid.T, depth, indent int, inFlow bool) string {
 	pad := strings.Repeat(" ", indent)
 	side := rapid.SampledFrom([]string{"", "1", "[]", "{}", "[a, {b: c}]", "'x: [y'", "\"{[\""}).Draw(t, "side")
@@ -244,24 +243,24 @@ func nested(t *rapid.T, depth, indent int, inFlow bool) string {
 		return "{s: " + side + ", k: " + inner + "}\n"
 	}
 	switch style {
-	case 0: // a mapping of its own lines
+	case 0: // a block mapping
 		return "\n" + pad + "s: " + side + " # [{\n" + pad + "k: " + nested(t, depth-1,
 			indent+1+rapid.IntRange(0, 2).Draw(t, "more"), false)
-	case 1: // a list of its own lines
+	case 1: // a block list
 		return "\n" + pad + "- " + side + "\n" + pad + "- " + nested(t, depth-1, indent+2, false)
 	case 2: // a list in the column of its key
 		if depth < 2 {
 			break
 		}
 		return "\n" + pad + "\"k\":\n" + pad + "- " + side + "\n" + pad + "- " + nested(t, depth-2, indent+2, false)
-	case 3: // a literal next to it
+	case 3: // a literal
 		return "\n" + pad + "s: |\n" + pad + "  - - [{\n" + pad + "k: " + nested(t, depth-1, indent+1, false)
 	}
 	return "\n" + pad + "k: " + nested(t, depth-1, indent+1, false)
 }
 
-// TestDepthIsExact holds that the count over tokens is the depth that is parsed: what is
-// just deep enough passes, and one level more does not.
+// TestDepthIsExact checks that the depth counted over tokens is that of the parsed document: the
+// maximum passes, and one more level does not.
 func TestDepthIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		depth := rapid.IntRange(MaxDepth-3, MaxDepth+3).Draw(t, "depth")
@@ -310,9 +309,9 @@ func TestKeysAreCountedExactly(t *testing.T) {
 	}
 }
 
-// TestNoDocumentIsDropped holds that whatever stands between documents, all of them are
-// read: what a gate does not see, it does not price.
-func TestNoDocumentIsDropped(t *testing.T) {
+// TestReadsEveryDocument checks that all documents are read, whatever is between them: the gate
+// cannot price a document that it does not see.
+func TestReadsEveryDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
 		n := rapid.IntRange(1, 6).Draw(t, "documents")
@@ -352,9 +351,9 @@ func TestNoDocumentIsDropped(t *testing.T) {
 	})
 }
 
-// TestAliasesNameTheAnchorBefore holds that a redefined anchor is valid from there
-// on, and for its document alone.
-func TestAliasesNameTheAnchorBefore(t *testing.T) {
+// TestAliasesReferToPrecedingAnchor checks that a redefined anchor applies from there on, within its
+// document.
+func TestAliasesReferToPrecedingAnchor(t *testing.T) {
 	f, err := ParseForeign("f.yaml", []byte("a: &n 8\nb: *n\nc: &n 0\nd: *n\n---\na: &n 3\nb: *n\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -372,8 +371,8 @@ func TestAliasesNameTheAnchorBefore(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that a mistake is one line with a place, and that no small file costs
-// much: a bomb that the bounds do not know would.
+// FuzzParse checks that a mistake is one line with a position, and that no small file is expensive,
+// which would be an unknown bomb.
 func FuzzParse(f *testing.F) {
 	for _, b := range append(bombs, foreign...) {
 		f.Add(b.src[:min(len(b.src), 600)])

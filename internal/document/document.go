@@ -20,15 +20,15 @@ import (
 // MaxBytes bounds a YAML file, in bytes. A longer one is not written by a person.
 const MaxBytes = 1 << 20
 
-// maxMessage bounds what a mistake quotes of its file, in bytes.
+// maxMessage bounds the length of a mistake's quotation, in bytes.
 const maxMessage = 1_000
 
 // Error is a mistake in a file.
 type Error struct {
 	// File is the name of the file.
 	File string
-	// Line and Column of the mistake count from 1, the column in characters. Line 0
-	// means the mistake has no place in the file.
+	// Line and Column of the mistake are 1-based, the column in characters. Line 0 means that the
+	// mistake has no position.
 	Line, Column int
 	Message      string
 }
@@ -41,8 +41,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
-// Errors are several mistakes of files, in their order. Error says the first and how many more
-// there are.
+// Errors are several mistakes in order. Error returns the first one and the number of the others.
 type Errors []*Error
 
 // Error implements error.
@@ -65,8 +64,8 @@ func (e Errors) Unwrap() []error {
 	return out
 }
 
-// Join returns all mistakes of some errors as an Errors, or as an *Error where there is one; nil
-// where all are nil. An error that is no mistake of a file is returned alone.
+// Join returns all mistakes of some errors as Errors, or as an *Error if there is one; nil if all
+// are nil. An error that is not a mistake in a file is returned alone.
 func Join(errs ...error) error {
 	var all Errors
 	for _, err := range errs {
@@ -77,7 +76,7 @@ func Join(errs ...error) error {
 	return all.whole()
 }
 
-// add takes the mistakes of an error over; it returns the error where it has none.
+// add adds the mistakes of an error; it returns the error if it has none.
 func (e *Errors) add(err error) error {
 	var several Errors
 	var one *Error
@@ -103,8 +102,8 @@ func (e Errors) whole() error {
 	return e
 }
 
-// Read reads at most limit bytes from r; name is the file's. Errors are an *Error. An
-// input without an end, such as /dev/zero, is refused at the limit.
+// Read reads at most limit bytes from r; name is the file's. Errors are an *Error. An endless
+// input, such as /dev/zero, is refused at the limit.
 func Read(name string, r io.Reader, limit int64) ([]byte, error) {
 	src, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -124,17 +123,17 @@ func checkSize(name string, src []byte, limit int64) error {
 	return nil
 }
 
-// File is a YAML file that is being read. The zero value reads nodes whose file is not
-// known; [File.Decode] adds the name to their errors.
+// File is a YAML file. The zero value reads nodes of an unknown file; [File.Decode] adds the name
+// to their errors.
 type File struct {
 	// Name is the file's name, for errors.
 	Name string
 	// Source is the text of the file.
 	Source []byte
-	// Bodies are its documents that are not empty.
+	// Bodies are its non-empty documents.
 	Bodies []ast.Node
-	// EveryMistake lets mappings and lists be read on after a mistake, and returns all of them as
-	// Errors; without it reading ends at the first.
+	// EveryMistake continues reading mappings and lists after a mistake and returns all mistakes as
+	// Errors; otherwise reading stops at the first.
 	EveryMistake bool
 
 	targets map[*ast.AliasNode]ast.Node
@@ -145,8 +144,8 @@ type File struct {
 // anchors and aliases. Errors are an *Error.
 func Parse(name string, src []byte) (*File, error) { return parse(name, src, false) }
 
-// ParseForeign is Parse for files that other programs write: it allows anchors and
-// aliases, as long as the values that they come to stay within bounds.
+// ParseForeign is like Parse for files of other programs: it allows anchors and aliases if the
+// expanded values stay within bounds.
 func ParseForeign(name string, src []byte) (*File, error) { return parse(name, src, true) }
 
 func parse(name string, src []byte, aliases bool) (*File, error) {
@@ -194,7 +193,7 @@ func (f *File) Body() (ast.Node, error) {
 	return nil, f.At(f.Bodies[1], "a second document: one file holds one")
 }
 
-// At is a mistake at a node; nil is the file's beginning.
+// At returns a mistake at a node; nil means the start of the file.
 func (f *File) At(n ast.Node, format string, args ...any) *Error {
 	return f.atToken(startToken(n), format, args...)
 }
@@ -210,7 +209,7 @@ func (f *File) atToken(t *token.Token, format string, args ...any) *Error {
 	return e
 }
 
-// startToken is the first token of a node.
+// startToken returns the first token of a node.
 func startToken(n ast.Node) *token.Token {
 	switch n := n.(type) {
 	case nil:
@@ -224,8 +223,8 @@ func startToken(n ast.Node) *token.Token {
 	return n.GetToken()
 }
 
-// Placed returns an error of reading the file as an *Error: one line of text, with the
-// file's name and the place that the error knows.
+// Placed converts an error of reading the file to an *Error: one line of text, with the file's name
+// and the position if the error has one.
 func (f *File) Placed(err error) *Error {
 	var placed *Error
 	if errors.As(err, &placed) {
@@ -242,9 +241,9 @@ func (f *File) Placed(err error) *Error {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// Decode decodes a node strictly into the struct that v points to, by its yaml tags.
-// Types with UnmarshalYAML(ast.Node) read themselves; their mistakes keep their place.
-// Errors are an *Error.
+// Decode decodes a node strictly into the struct that v points to, by its yaml tags. Types with
+// UnmarshalYAML(ast.Node) decode themselves; their mistakes keep their positions. Errors are an
+// *Error.
 func (f *File) Decode(n ast.Node, v any, options ...yaml.DecodeOption) error {
 	err := yaml.NodeToValue(n, v, append(options, yaml.Strict())...)
 	if err == nil {
@@ -258,8 +257,8 @@ func (f *File) Decode(n ast.Node, v any, options ...yaml.DecodeOption) error {
 	return placed
 }
 
-// Value returns a value of a document by its path ("aws.regions", "machines[0].gpus"),
-// or nil where the document does not give it.
+// Value returns a value of a document by its path ("aws.regions", "machines[0].gpus"), or nil if it
+// is absent.
 func Value(n ast.Node, path string) ast.Node {
 	p, err := yaml.PathString("$." + path)
 	if err != nil || n == nil {

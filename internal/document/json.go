@@ -2,9 +2,8 @@ package document
 
 import "fmt"
 
-// CheckJSON bounds a JSON document before it is decoded: how deep objects and lists are
-// in one another, by MaxDepth, and how many values it holds. Beyond them it is an
-// *Error. It does not check the syntax.
+// CheckJSON bounds a JSON document before it is decoded: the nesting of objects and lists by
+// MaxDepth, and the number of values. Violations are an *Error. It does not check the syntax.
 func CheckJSON(name string, src []byte, maxValues int) error {
 	depth, values, line, start := 0, 0, 1, 0
 	wrong := func(i int, format string, args ...any) error {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Quoted writes a text as a YAML scalar in double quotes, with the escapes that JSON and YAML
-// have in common.
+// Quoted formats a text as a double-quoted YAML scalar, with the escapes common to JSON and YAML.
 func Quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Key is a key that a mapping may have.
+// Key is an allowed key of a mapping.
 type Key struct {
 	Name string
 	// doc explains the key to people.
@@ -20,17 +20,14 @@ type Key struct {
 	read     func(ast.Node) error
 }
 
-// Required is a key that a mapping has to have, what it means for people, and what reads
-// its value.
+// Required returns a required key with its documentation and the reader of its value.
 func Required(name, doc string, read func(ast.Node) error) Key { return Key{name, doc, true, read} }
 
-// Optional is a key that a mapping may leave out, what it means for people, and what
-// reads its value.
+// Optional returns an optional key with its documentation and the reader of its value.
 func Optional(name, doc string, read func(ast.Node) error) Key { return Key{name, doc, false, read} }
 
-// Mapping reads a mapping whose keys are known; what names it for people. It returns the
-// nodes of the keys that are given. Values are read in the order of keys, once no key is
-// unknown or missing.
+// Mapping reads a mapping with known keys; what names it for people. It returns the nodes of the
+// given keys. Values are read in the order of keys, after checking for unknown and missing keys.
 func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]ast.Node, err error) {
 	if s, ok := described(n, Object); ok {
 		describeKeys(s, keys)
@@ -54,7 +51,7 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 	if err := f.keep(&found, err); err != nil {
 		return nil, err
 	}
-	misspelled := len(found) > 0 // what is missing is there under another name
+	misspelled := len(found) > 0 // the missing key is probably misspelled
 	for _, k := range keys {
 		if given[k.Name] == nil && k.required && !misspelled {
 			if err := f.keep(&found, f.At(n, "%s needs %s", what, k.Name)); err != nil {
@@ -72,8 +69,8 @@ func (f *File) Mapping(n ast.Node, what string, keys ...Key) (given map[string]a
 	return given, found.whole()
 }
 
-// keep adds the mistakes of an error to those found where every mistake is wanted, and returns the
-// error that ends the reading, if any.
+// keep collects the mistakes of an error if every mistake is wanted, and returns the error that
+// ends reading, if any.
 func (f *File) keep(found *Errors, err error) error {
 	if err == nil || !f.EveryMistake {
 		return err
@@ -81,8 +78,8 @@ func (f *File) keep(found *Errors, err error) error {
 	return found.add(err)
 }
 
-// Pairs visits the keys and values of a mapping. It refuses keys that are given twice
-// or are no text, and keys without a value.
+// Pairs visits the keys and values of a mapping. It refuses repeated keys, keys that are not text,
+// and keys without a value.
 func (f *File) Pairs(n ast.Node, what string, visit func(key string, k, v ast.Node) error) error {
 	if s, ok := described(n, Object); ok {
 		s.Values = Describe(func(n ast.Node) error { return visit("", n, n) })
@@ -123,9 +120,9 @@ func (f *File) pair(v *ast.MappingValueNode, what string, seen map[string]bool,
 	return visit(key.Value, key, v.Value)
 }
 
-// isGlued reports whether a value follows the colon of a plain key without a space. YAML
-// takes the colon for a part of the key then; the parser takes it for its end, and would
-// read {curfew:managed: x} as a key curfew.
+// isGlued reports whether a value follows the colon of a plain key without a space. YAML treats
+// such a colon as part of the key; the parser ends the key there, and would read {curfew:managed:
+// x} as a key curfew.
 func isGlued(key *ast.StringNode, v *ast.MappingValueNode) bool {
 	colon, value := v.Start, startToken(v.Value)
 	return key.Token.Type == token.StringType && value != nil && colon.Position.Line == value.Position.Line &&
@@ -174,8 +171,8 @@ func (f *File) Text(n ast.Node, what string) (string, error) {
 	return s, nil
 }
 
-// Texts reads a text or a list of them, each once. check says what is wrong with one;
-// nil accepts all.
+// Texts reads a text or a list of distinct texts. check returns the problem with one; nil accepts
+// all.
 func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]string, error) {
 	if s, ok := described(n, String); ok {
 		s.OrList = true
@@ -209,7 +206,7 @@ func (f *File) Texts(n ast.Node, what string, check func(string) error) ([]strin
 	return out, nil
 }
 
-// Choice reads one of some values; without values any text.
+// Choice reads one of the given values; without values any text.
 func Choice[T ~string](f *File, n ast.Node, what string, values []string, to *T) error {
 	Note(n, Shape{Enum: values})
 	s, err := f.Text(n, what)
@@ -240,7 +237,7 @@ func (f *File) Flag(n ast.Node, what string) (bool, error) {
 	return b.Value, nil
 }
 
-// Count reads a whole number from least to most; most is math.MaxInt32 for no bound.
+// Count reads an integer from least to most; most is math.MaxInt32 for unbounded.
 func (f *File) Count(n ast.Node, what string, least, most int) (int, error) {
 	if s, ok := described(n, Integer); ok {
 		describeCount(s, least, most)
@@ -256,8 +253,8 @@ func (f *File) Count(n ast.Node, what string, least, most int) (int, error) {
 	return int(v), nil
 }
 
-// Scalar returns a text or a number as it is written, "" for any other node. Amounts of
-// money and the like are read from it, so that they never pass through a float.
+// Scalar returns a text or number as written, "" for other nodes. Amounts of money are read from
+// it, so that they never pass through a float.
 func Scalar(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -289,9 +286,8 @@ func NodeName(n ast.Node) string {
 	return "nothing"
 }
 
-// DidYouMean returns "; did you mean NAME?" with the name that was probably meant, and ""
-// where none is close. The case of letters does not count. The first of names that are
-// equally close is taken. It stands in every message about a name that is not known.
+// DidYouMean returns "; did you mean NAME?" with a similar name, or "". Letter case is ignored. Of
+// equally close names the first is used. It is part of every message about an unknown name.
 func DidYouMean(given string, names []string) string {
 	if best := Nearest(given, names); best != "" {
 		return "; did you mean " + best + "?"
@@ -299,8 +295,8 @@ func DidYouMean(given string, names []string) string {
 	return ""
 }
 
-// Nearest returns the name that [DidYouMean] suggests, "" where none is close: at most
-// two letters apart, and at most half of what was given.
+// Nearest returns the name that [DidYouMean] suggests, or "": at most two edits apart, and at most
+// half of the length.
 func Nearest(given string, names []string) string {
 	if slices.Contains(names, given) {
 		return ""
@@ -314,8 +310,8 @@ func Nearest(given string, names []string) string {
 	return best
 }
 
-// distance is how many letters to insert, delete, replace or swap with the next one
-// lead from a to b. Words that cannot be close are 3 apart.
+// distance returns the number of letters to insert, delete, replace or swap with the next one to
+// get from a to b. Words that cannot be close have distance 3.
 func distance(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return 3
@@ -341,7 +337,7 @@ func distance(a, b string) int {
 	return rows[len(a)][len(b)]
 }
 
-// fieldNames are the yaml names of the fields of a struct and of those inside it.
+// fieldNames returns the yaml names of the fields of a struct and of nested structs.
 func fieldNames(v any) (names []string) {
 	seen := map[reflect.Type]bool{}
 	var visit func(t reflect.Type)

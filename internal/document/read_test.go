@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// job reads a small file of every kind of value.
+// job reads a small file with every kind of value.
 func job(src string) error {
 	f, err := Parse("f.yaml", []byte(src))
 	if err != nil {
@@ -112,7 +112,7 @@ func TestMistakesHaveTheirPlace(t *testing.T) {
 	}
 }
 
-// TestMessagesAreShort holds that a mistake does not quote a whole file.
+// TestMessagesAreShort checks that a mistake does not quote a whole file.
 func TestMessagesAreShort(t *testing.T) {
 	long := strings.Repeat("ä", 100_000)
 	for _, src := range []string{
@@ -124,8 +124,8 @@ func TestMessagesAreShort(t *testing.T) {
 	}
 }
 
-// TestDecode holds that a struct is decoded strictly, and that what reads itself keeps
-// the place of its mistakes.
+// TestDecode checks that a struct is decoded strictly, and that types that decode themselves keep
+// the positions of their mistakes.
 func TestDecode(t *testing.T) {
 	type section struct {
 		Regions []string `yaml:"regions"`
@@ -158,7 +158,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// self reads itself.
+// self decodes itself.
 type self struct{}
 
 func (*self) UnmarshalYAML(n ast.Node) error {
@@ -168,8 +168,7 @@ func (*self) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// far is the distance of two words by its definition: the least over every way to change
-// what is left of them.
+// far computes the distance of two words by its definition.
 func far(a, b string) int {
 	if a == "" || b == "" {
 		return len(a) + len(b)
@@ -220,7 +219,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// FuzzCheckJSON holds the depth against that of the decoder's tokens.
+// FuzzCheckJSON compares the depth with that of the decoder's tokens.
 func FuzzCheckJSON(f *testing.F) {
 	f.Add(`{"a": [1, {"b\"[": "]"}], "c": null}`)
 	f.Add(strings.Repeat("[", 99) + `"[[["` + strings.Repeat("]", 99))
@@ -234,7 +233,7 @@ func FuzzCheckJSON(f *testing.F) {
 				break
 			}
 			if err != nil {
-				return // what is no JSON is refused by who decodes it
+				return // the decoder refuses invalid JSON
 			}
 			switch token {
 			case json.Delim('['), json.Delim('{'):
@@ -260,7 +259,7 @@ func TestDidYouMean(t *testing.T) {
 		{"us-esat-1", "; did you mean us-east-1?"},
 		{"sotp", "; did you mean stop?"},
 		{"stop", ""},
-		{"us-east-1", ""}, // which is known, however close another is
+		{"us-east-1", ""}, // a known name has no suggestion, however close another is
 		{"start-all", ""},
 		{"x", ""},
 		{"", ""},

@@ -11,7 +11,7 @@ import (
 // Type is the type of a value, as JSON Schema names it.
 type Type string
 
-// The types. A Decimal is a number, or a text that holds one: an amount of dollars.
+// The types. A Decimal is a number or a text with one, such as an amount of dollars.
 const (
 	Object  Type = "object"
 	Array   Type = "array"
@@ -22,33 +22,33 @@ const (
 	Decimal Type = "decimal"
 )
 
-// Shape is the set of values that a reader accepts at one place of a file. The reader itself says
-// it: see [Describe].
+// Shape describes the values that a reader accepts at one place of a file. It is derived from the
+// reader itself, see [Describe].
 type Shape struct {
 	Type Type
 	// Doc explains the value.
 	Doc string
-	// Keys are those of a mapping, Values the shape of the values of all other keys; nil
-	// where there are no others.
+	// Keys are the keys of a mapping, Values the shape of the values of all other keys; nil if
+	// there are no others.
 	Keys   []KeyShape
 	Values *Shape
-	// KeyNames are all other keys there can be; nil for any.
+	// KeyNames are all allowed other keys; nil for any.
 	KeyNames []string
-	// Items is the shape of the items of a list; OrList says that a value may be a list of
-	// what the shape says.
+	// Items is the shape of the items of a list; OrList allows a list of such values instead of
+	// one.
 	Items  *Shape
 	OrList bool
-	// Enum are all values; nil for any. Pattern is a regular expression that texts match.
+	// Enum lists all values; nil for any. Pattern is a regular expression for texts.
 	Enum    []string
 	Pattern string
-	// Least and Most bound a whole number, and LeastItems the characters, keys or items;
-	// Most 0 is no bound.
+	// Least and Most bound an integer, LeastItems is the minimum number of characters, keys or
+	// items; a Most of 0 is unbounded.
 	Least, Most, LeastItems int
-	// Over is true if a number is more than zero.
+	// Over is true if a number must be positive.
 	Over bool
-	// Default is the value of a key that is not given, empty where there is none.
+	// Default is the value of an omitted key; empty if there is none.
 	Default string
-	// Forms are the forms of a value that has several.
+	// Forms are the alternatives of a value with several forms.
 	Forms []*Shape
 }
 
@@ -59,19 +59,18 @@ type KeyShape struct {
 	*Shape
 }
 
-// Schemas is where the JSON Schemas of this project's files are published.
+// Schemas is the URL prefix of the published JSON Schemas.
 const Schemas = "https://raw.githubusercontent.com/curfew-dev/curfew/main/schemas/"
 
-// SchemaLine is the comment by which editors find the schema of a file.
+// SchemaLine returns the comment by which editors find the schema of a file.
 func SchemaLine(schema string) string {
 	return "# yaml-language-server: $schema=" + Schemas + schema + "\n"
 }
 
-// DecimalPattern is the form of an amount of dollars in a text.
+// DecimalPattern matches an amount of dollars in a text.
 const DecimalPattern = `^[0-9]+(\.[0-9]+)?$`
 
-// probe stands in for a value while a reader is described: what is read from it is
-// written down.
+// probe replaces a value while a reader is described: the requested types are recorded in it.
 type probe struct {
 	*ast.NullNode
 	shape *Shape
@@ -80,18 +79,16 @@ type probe struct {
 // errDescribed ends the reading of a probe.
 var errDescribed = errors.New("a probe holds no value")
 
-// Describe returns the shape that a reader accepts. It calls the reader with a value of
-// no content, and the functions of this package write down what they are asked to read
-// from it: the same calls that read a file. Each of them ends with an error, so that a
-// reader goes no further with a value that is not there.
+// Describe returns the shape that a reader accepts. It calls the reader with a probe, and the
+// functions of this package record what the reader requests from it: the same calls that read a
+// file. Each of them returns an error, so that a reader does not use a missing value.
 func Describe(read func(ast.Node) error) *Shape {
 	p := &probe{NullNode: ast.Null(token.New("", "", &token.Position{})), shape: &Shape{}}
 	_ = read(p)
 	return p.shape
 }
 
-// Note adds what a reader checks of a value by itself to its shape. It does nothing
-// while a file is read.
+// Note adds a reader's own checks of a value to its shape. It does nothing while a file is read.
 func Note(n ast.Node, s Shape) {
 	p, ok := n.(*probe)
 	if !ok {
@@ -114,7 +111,7 @@ func Note(n ast.Node, s Shape) {
 	to.LeastItems = max(to.LeastItems, s.LeastItems)
 }
 
-// described writes down the type of a probe; false where n is a value of a file.
+// described records the type of a probe; it returns false if n is a value of a file.
 func described(n ast.Node, t Type) (*Shape, bool) {
 	p, ok := n.(*probe)
 	if !ok {
@@ -124,7 +121,7 @@ func described(n ast.Node, t Type) (*Shape, bool) {
 	return p.shape, true
 }
 
-// describeKeys writes down the keys of a mapping.
+// describeKeys records the keys of a mapping.
 func describeKeys(s *Shape, keys []Key) {
 	for _, k := range keys {
 		shape := Describe(k.read)
@@ -133,7 +130,7 @@ func describeKeys(s *Shape, keys []Key) {
 	}
 }
 
-// describeCount writes down the bounds of a whole number.
+// describeCount records the bounds of an integer.
 func describeCount(s *Shape, least, most int) {
 	s.Least, s.Most = least, most
 	if most == math.MaxInt32 {
@@ -141,19 +138,19 @@ func describeCount(s *Shape, least, most int) {
 	}
 }
 
-// Form is one of the forms that a value can have, and what reads it.
+// Form is one form of a value with its reader.
 type Form struct {
 	shape Shape
 	is    func(ast.Node) bool
 	read  func(ast.Node) error
 }
 
-// IfMapping is the form of a mapping.
+// IfMapping returns the form of a mapping.
 func IfMapping(read func(ast.Node) error) Form {
 	return Form{is: func(n ast.Node) bool { _, ok := n.(*ast.MappingNode); return ok }, read: read}
 }
 
-// IfInteger is the form of a whole number.
+// IfInteger returns the form of an integer.
 func IfInteger(read func(ast.Node) error) Form {
 	return Form{shape: Shape{Type: Integer}, is: func(n ast.Node) bool {
 		_, ok := n.(*ast.IntegerNode)
@@ -161,12 +158,12 @@ func IfInteger(read func(ast.Node) error) Form {
 	}, read: read}
 }
 
-// IfText is the form of a text.
+// IfText returns the form of a text.
 func IfText(read func(ast.Node) error) Form {
 	return Form{is: func(n ast.Node) bool { _, ok := n.(*ast.StringNode); return ok }, read: read}
 }
 
-// IfWord is the form of one word with a meaning of its own.
+// IfWord returns the form of one reserved word.
 func IfWord(word string, read func(ast.Node) error) Form {
 	return Form{shape: Shape{Type: String, Enum: []string{word}}, is: func(n ast.Node) bool {
 		s, ok := n.(*ast.StringNode)
@@ -174,7 +171,7 @@ func IfWord(word string, read func(ast.Node) error) Form {
 	}, read: read}
 }
 
-// IfKey is the form of a mapping that has a key.
+// IfKey returns the form of a mapping with a key.
 func IfKey(key string, read func(ast.Node) error) Form {
 	return Form{is: func(n ast.Node) bool {
 		mapping, ok := n.(*ast.MappingNode)
@@ -187,13 +184,13 @@ func IfKey(key string, read func(ast.Node) error) Form {
 	}, read: read}
 }
 
-// Otherwise is the form of every value that has none of the forms before it.
+// Otherwise returns the form of every other value.
 func Otherwise(read func(ast.Node) error) Form {
 	return Form{is: func(ast.Node) bool { return true }, read: read}
 }
 
-// Forms reads a value by the first of its forms that it has. A value that has none is
-// read as the last one, whose reader says what is wrong with it.
+// Forms reads a value by its first matching form. A value without a match is read as the last one,
+// whose reader reports the mistake.
 func Forms(n ast.Node, forms ...Form) error {
 	if p, ok := n.(*probe); ok {
 		for _, f := range forms {

@@ -47,8 +47,8 @@ func ReplaceBytes(path string, mode fs.FileMode, data []byte) error {
 	})
 }
 
-// Create makes a file with exactly this mode where there is none, whole or not at all. Of two at
-// once the first one stays, and the other returns fs.ErrExist.
+// Create makes a file with exactly this mode if there is none, whole or not at all. Of two at once
+// the first one stays, and the other returns fs.ErrExist.
 func Create(path string, mode fs.FileMode, data []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), Unfinished+"*")
 	if err != nil {

@@ -27,7 +27,7 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// TestReplace holds what is there after each way in which it can end.
+// TestReplace checks what is there after each way in which it can end.
 func TestReplace(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077)) // the mode is exact, whatever the process allows
 	broken := errors.New("broken")
@@ -102,7 +102,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestReplaceSecretly holds that no one but the owner can read a file while it is written.
+// TestReplaceSecretly checks that no one but the owner can read a file while it is written.
 func TestReplaceSecretly(t *testing.T) {
 	dir := t.TempDir()
 	err := Replace(filepath.Join(dir, "file"), 0o600, func(io.Writer) error {
@@ -119,7 +119,7 @@ func TestReplaceSecretly(t *testing.T) {
 	}
 }
 
-// TestReplaceRefused holds the errors of what cannot be written.
+// TestReplaceRefused checks the errors of what cannot be written.
 func TestReplaceRefused(t *testing.T) {
 	dir := t.TempDir()
 	if err := ReplaceBytes(filepath.Join(dir, "none", "file"), 0o600, nil); !errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 // Device memory is not listed: copies keep it busy without a kernel. Neither are inactive
 // multiprocessors under utilization: a kernel of one block uses 1 of 132 of them (see isLatched).
 // Neither is zero utilization while a profiling metric is active: utilization is the coarser meter
-// and reads 0 where it is not supported, so the GPU computes.
+// and reads 0 if it is not supported, so the GPU computes.
 var contradictions = [...]struct{ active, inactive usage.Signal }{
 	{usage.GPUUtil, usage.GREngine},
 	{usage.SMActive, usage.GREngine},

@@ -16,7 +16,7 @@ type State string
 const (
 	Unknown State = ""        // not enough telemetry
 	Busy    State = "busy"    // it computes
-	Warming State = "warming" // it boots or loads, and does not compute yet
+	Warming State = "warming" // it boots or loads data, but does not compute yet
 	Starved State = "starved" // it waits for data that is on its way
 	Stalled State = "stalled" // it computes and makes no progress
 	Held    State = "held"    // memory, a session or an allocation is held and nothing computes

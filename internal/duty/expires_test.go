@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestExpiresWithOldestSignal: a state holds until the first signal that it rests on is three steps
-// old.
+// TestExpiresWithOldestSignal checks that a state holds until the first signal that it rests on is
+// three steps old.
 func TestExpiresWithOldestSignal(t *testing.T) {
 	at := func(minute int) time.Time { return now.Add(time.Duration(minute-60) * time.Minute) }
 	for _, tc := range []struct {

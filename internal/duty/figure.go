@@ -183,7 +183,7 @@ type Reading struct {
 	// Value is valid if Known is set.
 	Value float64
 	Known bool
-	// Why is the reason, in words, if the figure is not known.
+	// Why is the reason, in words, if the figure is unknown.
 	Why string
 	// Next is the next moment at which the reading may change without a new sample; zero is never.
 	Next time.Time
@@ -242,7 +242,7 @@ type figureEvaluation struct {
 	anyMeasured bool
 }
 
-// explainUnknown records why a figure is not known; the first reason stays.
+// explainUnknown records why a figure is unknown; the first reason stays.
 func (r *figureEvaluation) explainUnknown(why string) {
 	if r.why == "" {
 		r.why = why

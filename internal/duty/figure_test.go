@@ -198,7 +198,7 @@ type gpuSeries struct {
 
 func same(v float64, n int) []float64 { return slices.Repeat([]float64{v}, n) }
 
-// TestFigures holds figures of machines at the last of ten minutes, and after it.
+// TestFigures checks figures of machines at the last of ten minutes, and after it.
 func TestFigures(t *testing.T) {
 	eight := func(s usage.Signal, values ...float64) (out []gpuSeries) {
 		for g := range 8 {
@@ -374,8 +374,8 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestCoverageOfSamplesCloserThanTheirStep: of samples that are closer together than their
-// step, several may begin before the window, and what they cover there is not of it.
+// TestCoverageOfSamplesCloserThanTheirStep checks that of samples that are closer together than
+// their step, several may begin before the window, and what they cover there is not of it.
 func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -409,7 +409,8 @@ func TestCoverageOfSamplesCloserThanTheirStep(t *testing.T) {
 	}
 }
 
-// TestMIGFigures: a GPU that is divided is measured by its instances where it is not itself.
+// TestMIGFigures checks that a GPU that is divided is measured by its instances where it is not
+// itself.
 func TestMIGFigures(t *testing.T) {
 	f := Figure{Quantity: SMActive, Statistic: Mean, Window: time.Minute}
 	k := NewTracker(Thresholds{}, usage.Activity{}, time.Hour).Watch(

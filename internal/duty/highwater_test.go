@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestProgressSurvivesRestart holds that a process that restores the record of up to an hour ago,
+// TestProgressSurvivesRestart checks that a process that restores the record of up to an hour ago,
 // and reads the samples of the look-back again, has the record of one that read everything, and
 // that both have the last new highest step of the run.
 func TestProgressSurvivesRestart(t *testing.T) {

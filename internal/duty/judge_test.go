@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Now says what a machine does by the newest samples of a window, as
-// [Tracker.Explain] does by its own. gpus is how many GPUs the machine has, negative
-// where that is not known. A nil window is an unmeasured machine.
+// Now says what a machine does by the newest samples of a window, as [Tracker.Explain] does by its
+// own. gpus is how many GPUs the machine has, negative where that is unknown. A nil window is an
+// unmeasured machine.
 func Now(w *usage.Window, gpus int, now time.Time, t Thresholds) Verdict {
 	if w == nil {
 		return Verdict{Why: "nothing was measured"}
@@ -45,7 +45,7 @@ func (m *machine) add(gpu string, s usage.Signal, p usage.Point) {
 	m.samples = append(m.samples, delivery{meterKey: meterKey{gpu, s}, p: p, count: 1})
 }
 
-// tracker hands the samples over in order of time.
+// tracker hands the samples over in time order.
 func (m *machine) tracker(t failer, th Thresholds) *Tracker {
 	k := NewTracker(th, usage.Activity{}, 1000*time.Hour)
 	slices.SortStableFunc(m.samples, func(a, b delivery) int { return a.p.Time.Compare(b.p.Time) })
@@ -117,7 +117,8 @@ func (m *machine) host(cpu, megabytesPerDay float64) *machine {
 	return m.flat("", usage.CPUUtil, cpu).flat("", usage.NetBytes, megabytesPerDay*1e6/24)
 }
 
-// TestStallOfOneGPUWhileAnotherRests: the counter of progress is held to the GPU that computes.
+// TestStallOfOneGPUWhileAnotherRests checks that the progress counter is attributed to the
+// computing GPU.
 func TestStallOfOneGPUWhileAnotherRests(t *testing.T) {
 	for _, computes := range []string{"0", "1"} {
 		m := minutes(240).gpu(computes, 97, 60).gpu(map[string]string{"0": "1", "1": "0"}[computes], 0, 0).series("",
@@ -150,7 +151,7 @@ func TestEvidenceIsRounded(t *testing.T) {
 	}
 }
 
-// TestRecentWorkIsBusy: a single hour of work counts while less than the threshold lies
+// TestRecentWorkIsBusy checks that a single hour of work counts while less than the threshold lies
 // between it and the newest sample.
 func TestRecentWorkIsBusy(t *testing.T) {
 	recent := int(DefaultThresholds().Recent / time.Hour)
@@ -683,9 +684,9 @@ func (d drawnMachine) judge(keep func(drawnPoint) bool) Verdict {
 
 func all(drawnPoint) bool { return true }
 
-// TestMissingSamplesNeverMakeIdle: whatever is lost of the telemetry, a machine
-// that was not idle before is not idle after. Losing all of a host signal is left
-// out: CPU and network that are not measured do not count against idle GPUs.
+// TestMissingSamplesNeverMakeIdle checks that whatever is lost of the telemetry, a machine that was
+// not idle before is not idle after. Losing all of a host signal is left out: CPU and network that
+// are not measured do not count against idle GPUs.
 func TestMissingSamplesNeverMakeIdle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawMachine(t)

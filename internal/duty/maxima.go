@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// maxima are the points of a series that are higher than every later one, in order of time. They
-// tell when the series last reached any limit.
+// maxima are the points of a series that are higher than every later one, in time order. They tell
+// when the series last reached any limit.
 type maxima []peak
 
 type peak struct {

@@ -105,9 +105,9 @@ func (l liveMachine) machine() *machine {
 	return m
 }
 
-// trailing returns for how many minutes up to its newest sample a signal has been
-// under a line without a missing sample, and how many are missing after it; ok is
-// false where it was never measured.
+// trailing returns for how many minutes up to its newest sample a signal has been under a line
+// without a missing sample, and how many are missing after it; ok is false if it was never
+// measured.
 func (l liveMachine) trailing(k meterKey, line float64) (quiet, missing int, ok bool) {
 	list := l.series[k]
 	i := len(list) - 1
@@ -123,10 +123,10 @@ func (l liveMachine) trailing(k meterKey, line float64) (quiet, missing int, ok 
 	return quiet, missing, true
 }
 
-// TestIdleMatchesSamples holds what Now calls idle, held or starved against every sample: every
-// GPU was measured, its newest sample is fresh and shows no work, the state has lasted
-// no longer than any of them has rested without a gap, and for idle all that was
-// measured of the host rests as long.
+// TestIdleMatchesSamples compares what Now calls idle, held or starved with every sample: every GPU
+// was measured, its newest sample is fresh and shows no work, the state has lasted no longer than
+// any of them has rested without a gap, and for idle all that was measured of the host rests as
+// long.
 func TestIdleMatchesSamples(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLive(t)
@@ -220,7 +220,7 @@ func TestVerdictHoldsUntilItExpires(t *testing.T) {
 	})
 }
 
-// TestGapShortensRest: a sample that is missing within the time of rest of a machine
+// TestGapShortensRest checks that a sample that is missing within the time of rest of a machine
 // leaves only the time after it, or nothing.
 func TestGapShortensRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

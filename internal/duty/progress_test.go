@@ -165,8 +165,8 @@ func TestEvidenceListsProgress(t *testing.T) {
 	}
 }
 
-// TestJudgeMatchesExplainForSharedStates holds the states that audits share with the present against their
-// look-alikes.
+// TestJudgeMatchesExplainForSharedStates compares the states that audits share with the present
+// with their look-alikes.
 func TestJudgeMatchesExplainForSharedStates(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -202,10 +202,10 @@ type naiveMoment struct {
 	expires time.Time
 }
 
-// fresh says whether the newest sample of a signal speaks of now.
+// fresh reports whether the newest sample of a signal speaks of now.
 func (j *naiveJudge) fresh(st *usage.Stats) bool { return j.w.Fresh(st, j.now) }
 
-// newestPercent returns the newest value of a signal; 0 where it is not measured.
+// newestPercent returns the newest value of a signal; 0 if it is not measured.
 func newest(t *usage.Track, sig usage.Signal) float64 {
 	v, err := t.Stats(sig).Newest()
 	if err != nil {
@@ -412,8 +412,8 @@ func (p *naive) under(m *naiveMoment, st *usage.Stats, line float64) {
 	m.expires = earlier(m.expires, p.w.Expires(st))
 }
 
-// latchedNow says whether nothing confirms a utilization of 100%: no process and no
-// memory in use, or multiprocessors that rest.
+// latchedNow reports whether nothing confirms a utilization of 100%: no process and no memory in
+// use, or multiprocessors that rest.
 func (p *naive) latchedNow(t *usage.Track, m naiveMemory) bool {
 	for _, sig := range usage.ComputeSignals()[1:] {
 		if st := t.Stats(sig); p.fresh(st) && st.IsActive() {

@@ -45,8 +45,8 @@ func (j *naiveJudge) unit(m naiveMeter) float64 {
 	return 1
 }
 
-// level returns the peak within the newest sample, a second for rates; ok is false
-// where the meter does not speak of now.
+// level returns the peak within the newest sample, a second for rates; ok is false if the meter
+// does not speak of now.
 func (j *naiveJudge) level(m naiveMeter) (v float64, ok bool) {
 	st := j.stats(m)
 	if !j.fresh(st) || j.unit(m) <= 0 {
@@ -164,14 +164,13 @@ type naiveStandstill struct {
 	why     string
 }
 
-// standstill says for how long GPUs have computed, without a pause, while every
-// counter of progress that is measured stood still; ok is false where one of them
-// moved lately, is too old to tell, is covered too little, or none is measured.
+// standstill says for how long GPUs have computed, without a pause, while every counter of progress
+// that is measured stood still; ok is false if one of them moved lately, is too old to tell, is
+// covered too little, or none is measured.
 //
-// A pause ends it, because the counters may be of work that is over. Steps stand still
-// after [Thresholds.StalledAfter]; checkpoints also only after three times the
-// interval at which they came before, so that nothing is said of a run that has not
-// saved two.
+// A pause ends it, because the counters may be of work that is over. Steps stand still after
+// [Thresholds.StalledAfter]; checkpoints also only after three times the interval at which they
+// came before, so that nothing is said of a run that has not saved two.
 func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool) {
 	work, expires := j.work(busy)
 	for _, c := range []struct {
@@ -201,8 +200,8 @@ func (j *naiveJudge) standstill(busy []*usage.Track) (s naiveStandstill, ok bool
 	return s, ok
 }
 
-// patience returns after how long without a rise a counter stands still; ok is false
-// where it cannot tell.
+// patience returns after how long without a rise a counter stands still; ok is false if it cannot
+// tell.
 func (j *naiveJudge) patience(sig usage.Signal, st *usage.Stats) (d time.Duration, ok bool) {
 	switch {
 	case st == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestSpans holds the recorder against a state for each minute.
+// TestSpans compares the recorder with a state for each minute.
 func TestSpans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const minutes = 120

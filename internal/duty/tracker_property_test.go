@@ -100,7 +100,7 @@ type fleet struct {
 	machine    Machine
 	t          Thresholds
 	a          usage.Activity
-	deliveries []delivery // in order of time
+	deliveries []delivery // in time order
 }
 
 // origin is where the samples of fleets begin.
@@ -163,7 +163,7 @@ func drawFleet(t *rapid.T, smooth bool) fleet {
 		habit(gpu, usage.TensorActive, false, 0, 0, 0.5)
 		habit(gpu, usage.DRAMActive, false, 0, 0.2)
 		habit(gpu, usage.MemUsed, true, 0, 0, 3*gib, 60*gib)
-		if smooth { // else the line of memory would move with each sample
+		if smooth { // otherwise the memory limit would move with each sample
 			habit(gpu, usage.MemTotal, false, 80*gib, 80*gib, 0)
 			habit(gpu, usage.MemFree, false, 20*gib)
 		}
@@ -257,10 +257,10 @@ func sameVerdict(got, want Verdict, words bool) string {
 	return cmp.Diff(want, got)
 }
 
-// TestTrackerMatchesNaive holds the tracker against the verdict over all samples so far, at
-// random times between one handing and the next; what was handed over ahead is not known
-// to it. Until the next moment at which it changes by itself neither state nor beginning
-// do, and cutting off the future changes nothing.
+// TestTrackerMatchesNaive compares the tracker with the verdict over all samples so far, at random
+// times between one handing and the next; what was handed over ahead is unknown to it. Until the
+// next moment at which it changes by itself neither state nor beginning do, and cutting off the
+// future changes nothing.
 func TestTrackerMatchesNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { checkTrackerMatchesNaive(t, true) })
 }
@@ -344,7 +344,7 @@ func (f fleet) compare(t *rapid.T, k *Tracker, all []delivery, at, after time.Ti
 	}
 }
 
-// TestHorizon holds the beginning of what is looked back to against its definition.
+// TestHorizon compares the beginning of what is looked back to with its definition.
 func TestHorizon(t *testing.T) {
 	for _, tc := range []struct {
 		lookBack  time.Duration

@@ -57,7 +57,7 @@ func TestRejectsLateSamples(t *testing.T) {
 	}
 }
 
-// TestRunEqualsItsSamples: a run equals as many single samples, at every time within it.
+// TestRunEqualsItsSamples checks that a run equals as many single samples, at every time within it.
 func TestRunEqualsItsSamples(t *testing.T) {
 	run, single := NewTracker(Thresholds{}, usage.Activity{}, time.Hour), NewTracker(Thresholds{}, usage.Activity{},
 		time.Hour)
@@ -69,7 +69,7 @@ func TestRunEqualsItsSamples(t *testing.T) {
 			single.AddRun(minutely, "0", usage.GPUUtil, gpuAt(minute, 0).Time, 1, v)
 			at := gpuAt(minute, 0).Time.Add(time.Duration(hour) * time.Second)
 			got, want := run.Explain(at, oneGPU()), single.Explain(at, oneGPU())
-			want.Next = time.Time{} // the samples that follow are not known yet
+			want.Next = time.Time{} // the samples that follow are unknown yet
 			if d := sameVerdict(got, want, true); d != "" {
 				t.Fatalf("at minute %v (-samples +run):\n%s", minute, d)
 			}
@@ -238,8 +238,8 @@ func eightGPUs(minutes int) *Tracker {
 	return k
 }
 
-// TestTrackerMemoryLimit: a machine of 8 GPUs with 6 signals each and those of the host
-// takes at most 16 KiB, however long it is watched.
+// TestTrackerMemoryLimit checks that a machine with 8 GPUs, 6 signals each and those of the host
+// takes at most 16 KiB, for any duration.
 func TestTrackerMemoryLimit(t *testing.T) {
 	for _, minutes := range []int{100, 3000} {
 		const machines = 20

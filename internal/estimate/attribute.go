@@ -14,7 +14,7 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// attributes are the values of a resource, and which of them are not known yet.
+// attributes are the values of a resource, and which of them are unknown yet.
 type attributes struct{ values, unknown map[string]any }
 
 // state is the knowledge about an attribute.
@@ -141,9 +141,9 @@ func review(kind, path string) (known, allowed bool) {
 	}
 }
 
-// unread makes the gate ask about attributes that are given and that no one reviewed, or that
-// may run machines and have no price. An attribute whose value is not known yet counts as given
-// where the configuration sets it.
+// unread makes the gate ask about attributes that are given and that no one reviewed, or that may
+// run machines and have no price. An attribute whose value is unknown yet counts as given where the
+// configuration sets it.
 func (m *meter) unread(kind string, at attributes) {
 	found, asks := map[string]bool{}, asking(kind)
 	hasAsking := func(block string) bool {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReviewsEveryProviderAttribute: every attribute of a priced type, as the providers
+// TestReviewsEveryProviderAttribute checks that every attribute of a priced type, as the providers
 // declare them, is in attributes.txt, and nothing else is. `make terraform-schema` writes the
 // schema; a new attribute then has to be reviewed.
 func TestReviewsEveryProviderAttribute(t *testing.T) {

@@ -187,9 +187,9 @@ func (c *chooser) machines() ([]candidate, error) {
 	return out, nil
 }
 
-// Types are the machine types that a node of a specification can run on, in the order of the
-// price book: the one that is named, or those that an estimate chooses from. It is an error
-// where there is none.
+// Types are the machine types that a node of a specification can run on, in the order of the price
+// book: the one that is named, or those that an estimate chooses from. It is an error if there is
+// none.
 func Types(s *spec.Spec, book *price.Book) ([]price.Machine, error) {
 	c := &chooser{spec: s, book: book}
 	all, err := c.machines()
@@ -239,8 +239,8 @@ func (c *chooser) withCPUs() ([]candidate, error) {
 	return out, nil
 }
 
-// count is how many machines of a type the nodes need: one each, or, where they are pods,
-// as few as their GPUs fit on.
+// count is the number of machines of a type the nodes need: one each, or, where they are pods, as
+// few as their GPUs fit on.
 func (c *chooser) count(m price.Machine) int {
 	r := c.spec.Resources
 	if c.spec.Digest == "" || r.GPUs == 0 || m.GPUs() < r.GPUs {

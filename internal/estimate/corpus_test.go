@@ -243,8 +243,8 @@ func (n *naive) add(u drawnUse) {
 	}
 }
 
-// TestCountsPlannedMachinesOrAsks: the gate never allows less than the machines that a plan
-// starts.
+// TestCountsPlannedMachinesOrAsks checks that the gate never allows less than the machines that a
+// plan starts.
 func TestCountsPlannedMachinesOrAsks(t *testing.T) {
 	var allowed, asked int
 	rapid.Check(t, func(rt *rapid.T) {

@@ -33,8 +33,8 @@ type outcome struct {
 	unknown      []string
 	// openCosts is the part of unknown that may be large.
 	openCosts []string
-	// unsizedTransfers is how many transfers from other regions could not be priced for want of a
-	// size. A machine that needs none is preferred.
+	// unsizedTransfers is how many transfers from other regions could not be priced for want
+	// of a size. A machine that needs none is preferred.
 	unsizedTransfers int
 }
 
@@ -263,7 +263,7 @@ func (c *chooser) fixed(o *outcome, usual, worst scenario) error {
 		}); err != nil {
 			return err
 		}
-		// It is read back after each interruption. What is not known is said above.
+		// It is read back after each interruption. What is unknown is said above.
 		if name, _ := Bucket(p.To); size > 0 && c.params.DataRegions[name] != "" && worst.restarts > 0 {
 			if err := c.transfer(o, transfer{
 				uri: spec.Shown(p.To), size: size, in: true, times50: int64(usual.restarts),

@@ -193,7 +193,7 @@ func runs(n int, usual, long time.Duration) (out []Run) {
 	return out
 }
 
-// TestUnpriced holds that a price that is not known never gives a number.
+// TestUnpriced checks that a price that is unknown never gives a number.
 func TestUnpriced(t *testing.T) {
 	for _, tc := range []struct{ name, keys, want string }{
 		{
@@ -228,7 +228,7 @@ func TestUnpriced(t *testing.T) {
 	}
 }
 
-// TestUnknownRegion holds that a region without a price is named where another is used.
+// TestUnknownRegion checks that a region without a price is named where another is used.
 func TestUnknownRegion(t *testing.T) {
 	e, err := New(parse(t, "resources: {instance_type: p4d.24xlarge}\ncapacity: spot\nregions: [eu-south-2, "+
 		"us-west-2]\nmax_runtime: 1h\n"), testBook(t), Params{Now: now})
@@ -266,7 +266,7 @@ func TestRejectsInvalidSpecs(t *testing.T) {
 	}
 }
 
-// TestChoosesMachineAndRegion holds which machine and region are taken.
+// TestChoosesMachineAndRegion checks which machine and region are taken.
 func TestChoosesMachineAndRegion(t *testing.T) {
 	gpus := func(what string) string {
 		return "resources: {gpus: " + what + "}\nregions: [us-east-1, us-west-2]\nmax_runtime: 10h\n"
@@ -317,7 +317,7 @@ func TestChoosesMachineAndRegion(t *testing.T) {
 	}
 }
 
-// TestPodsShareMachines holds that pods share a machine, and that nodes do not.
+// TestPodsShareMachines checks that pods share a machine, and that nodes do not.
 func TestPodsShareMachines(t *testing.T) {
 	pods := func(selector string) *spec.Spec {
 		t.Helper()
@@ -347,8 +347,8 @@ func TestPodsShareMachines(t *testing.T) {
 	}
 }
 
-// TestUnknownQuantities: a priced meter without a quantity is listed, with the price, and not taken
-// for zero.
+// TestUnknownQuantities checks that a priced meter without a quantity is listed, with the price,
+// and not taken for zero.
 func TestUnknownQuantities(t *testing.T) {
 	e, err := New(parse(t, p4d+"max_runtime: 1h\ndata: [s3://far/x, s3://lost/x, gs://other/x, "+
 		"https://x.org/y]\ncheckpoint: {dir: /c, to: s3://near/x}\nartifacts: {dir: /o, to: s3://far/o}\n"),
@@ -522,8 +522,8 @@ func TestChargesCheckpointReads(t *testing.T) {
 	}
 }
 
-// TestUnlimitedDurationIsOpen: a duration that is only declared, or that of a few
-// runs, is no bound; a run that nothing ends needs an approval.
+// TestUnlimitedDurationIsOpen checks that a duration that is only declared, or that of a few runs,
+// is no bound; a run that nothing ends needs an approval.
 func TestUnlimitedDurationIsOpen(t *testing.T) {
 	for _, tc := range []struct {
 		name, src string

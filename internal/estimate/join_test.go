@@ -64,8 +64,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestFileAsksAboutUnknownParts: a part of a file that cannot be estimated is open, with the
-// amounts of the rest, and owner and purpose are those of the known parts.
+// TestFileAsksAboutUnknownParts checks that a part of a file that cannot be estimated is open, with
+// the amounts of the rest, and owner and purpose are those of the known parts.
 func TestFileAsksAboutUnknownParts(t *testing.T) {
 	const (
 		known = "apiVersion: v1\nkind: Pod\nmetadata: {name: known, labels: {team: nlp, purpose: training}}\nspec: " +

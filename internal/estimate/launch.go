@@ -64,8 +64,8 @@ func (m *meter) configures(key string) bool {
 	return exprs == nil || isConfigured(exprs, key)
 }
 
-// zone is the availability zone of a resource, by itself or its subnet; empty where it is not
-// known or there are several.
+// zone is the availability zone of a resource, by itself or its subnet; empty if it is unknown or
+// there are several.
 func (m *meter) zone(at attributes) string {
 	if zone, _ := at.text("availability_zone"); zone != "" {
 		return zone
@@ -136,8 +136,8 @@ func (m *meter) instance() {
 	m.blocks(m.at, 1, 1)
 }
 
-// instanceOf adds a machine that is started with a launch template; it has no values where
-// there is none.
+// instanceOf adds a machine that is started with a launch template; it has no values if there is
+// none.
 func (m *meter) instanceOf(template attributes) {
 	l := m.launchOf(m.at, template)
 	if m.kind == "aws_spot_instance_request" {
@@ -190,7 +190,7 @@ func (m *meter) requirements(at attributes) bool {
 	return true
 }
 
-// size is how many machines a group starts.
+// size is the number of machines a group starts.
 type size struct{ usual, most int64 }
 
 // group adds the machines of an Auto Scaling group.

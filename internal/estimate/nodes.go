@@ -105,7 +105,7 @@ func placed(s *spec.Spec, book *price.Book, d Defaults) (*spec.Spec, []string) {
 	return &p, types
 }
 
-// costliestFirst puts the option first that costs most: the node is not known before the run.
+// costliestFirst puts the option first that costs most: the node is unknown before the run.
 func costliestFirst(options []*outcome) {
 	slices.SortStableFunc(options, func(a, b *outcome) int { return cmp.Compare(b.p95, a.p95) })
 }

@@ -18,8 +18,8 @@ const clusterNodes = `{"kind":"List","items":[
 {"metadata":{"labels":{"node.kubernetes.io/instance-type":"p4d.24xlarge","topology.kubernetes.io/region":"us-east-1","pool":"large"}},"status":{"capacity":{"nvidia.com/gpu":"8"}}},
 {"metadata":{"labels":{"node.kubernetes.io/instance-type":"m5.large"}},"status":{"capacity":{"cpu":"2"}}}]}`
 
-// TestPricesGPUPodByNodes: a pod that asks for a GPU and names no machine costs as much as the
-// nodes that it may run on, for the configured time.
+// TestPricesGPUPodByNodes checks that a pod that asks for a GPU and names no machine costs as much
+// as the nodes that it may run on, for the configured time.
 func TestPricesGPUPodByNodes(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

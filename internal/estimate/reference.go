@@ -12,8 +12,8 @@ import (
 // us-west-2-lax-1a.
 var regionOfZone = lazyregexp.New(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
 
-// where returns the region of a resource of AWS: its own, its zone's, its provider's, or
-// else the first of the defaults; "" where none is known.
+// where returns the region of a resource of AWS: its own, its zone's, its provider's, or else the
+// first of the defaults; "" if none is known.
 func (c *planner) where(change *tfjson.ResourceChange, at attributes) string {
 	if region, _ := at.text("region"); region != "" {
 		return region
@@ -37,8 +37,8 @@ func (c *planner) where(change *tfjson.ResourceChange, at attributes) string {
 	return c.params.Defaults.Regions[0]
 }
 
-// providerRegion returns the region of the provider that a resource is configured with,
-// and whether the configuration names one; "" where its value is not in the plan.
+// providerRegion returns the region of the provider that a resource is configured with, and whether
+// the configuration names one; "" if its value is not in the plan.
 func (c *planner) providerRegion(change *tfjson.ResourceChange) (region string, given bool) {
 	if c.plan.Config == nil {
 		return "", false
@@ -69,7 +69,7 @@ func (c *planner) providerRegion(change *tfjson.ResourceChange) (region string, 
 	return "", true
 }
 
-// configured is the configuration of a resource; nil where the plan has none.
+// configured is the configuration of a resource; nil if the plan has none.
 func (c *planner) configured(change *tfjson.ResourceChange) *tfjson.ConfigResource {
 	if c.plan.Config == nil {
 		return nil
@@ -93,7 +93,7 @@ func (c *planner) configured(change *tfjson.ResourceChange) *tfjson.ConfigResour
 	return nil
 }
 
-// references are those of an expression; none where it is not known.
+// references are those of an expression; none where it is unknown.
 func references(e *tfjson.Expression) []string {
 	if e == nil || e.ExpressionData == nil {
 		return nil
@@ -107,8 +107,8 @@ func isConfigured(exprs map[string]*tfjson.Expression, key string) bool {
 	return e != nil && e.ExpressionData != nil
 }
 
-// expressions are the attributes and blocks of a resource in the configuration; nil where the
-// plan does not have it.
+// expressions are the attributes and blocks of a resource in the configuration; nil if the plan
+// does not have it.
 func (c *planner) expressions(change *tfjson.ResourceChange) map[string]*tfjson.Expression {
 	r := c.configured(change)
 	if r == nil {
@@ -120,8 +120,8 @@ func (c *planner) expressions(change *tfjson.ResourceChange) map[string]*tfjson.
 	return r.Expressions
 }
 
-// nestedBlock is the n-th block of a path of names in the configuration; nil where it is not
-// there, as with blocks that are written by "dynamic".
+// nestedBlock is the n-th block of a path of names in the configuration; nil if it is not there, as
+// with blocks that are written by "dynamic".
 func nestedBlock(exprs map[string]*tfjson.Expression, n int, path ...string) map[string]*tfjson.Expression {
 	for i, name := range path {
 		e := exprs[name]
@@ -197,7 +197,7 @@ func join(module, rest string) string {
 	return module + "." + rest
 }
 
-// call returns the address of the module that calls a module, and the call; nil where the
+// call returns the address of the module that calls a module, and the call; nil if the
 // configuration is not in the plan.
 func (c *planner) call(module string) (parent string, call *tfjson.ModuleCall) {
 	if c.plan.Config == nil {

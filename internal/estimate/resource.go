@@ -99,7 +99,7 @@ func (m *meter) read() error {
 	return m.err
 }
 
-// open notes something that is not known.
+// open notes something that is unknown.
 func (m *meter) open(format string, a ...any) {
 	m.unknown = append(m.unknown, m.address+": "+fmt.Sprintf(format, a...))
 }
@@ -299,7 +299,7 @@ func (m *meter) balancer() {
 	m.open("its requests are charged by use, in addition to its hours")
 }
 
-// managed adds machines of a managed service. Without a price they are not known.
+// managed adds machines of a managed service. Without a price they are unknown.
 func (m *meter) managed(what, service, kind string, usual, most int64) {
 	p, err := m.book.Managed(service, kind, m.region)
 	if errors.Is(err, price.ErrUnpriced) && service != "sagemaker" {

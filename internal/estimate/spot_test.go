@@ -93,7 +93,7 @@ func play(o interruptedWork, length time.Duration, chance *rand.Rand) (took time
 	return took, restarts
 }
 
-// TestUnsavedSpotWorkCostsMore holds that unsaved work on spot machines costs more than saved.
+// TestUnsavedSpotWorkCostsMore checks that unsaved work on spot machines costs more than saved.
 func TestUnsavedSpotWorkCostsMore(t *testing.T) {
 	b := testBook(t)
 	saved, err := New(parse(t, p4d+"capacity: spot\nduration: 10h\ncheckpoint: {dir: /c, to: s3://b/c}\n"), b,

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestUnreviewedTypesAsk: a resource whose type has no price and is in no list of free
+// TestUnreviewedTypesAsk checks that a resource whose type has no price and is in no list of free
 // ones is an unknown cost, also where it is changed or replaced.
 func TestUnreviewedTypesAsk(t *testing.T) {
 	for _, tc := range []struct {

@@ -133,7 +133,7 @@ func (t *template) contents(version string, state state, refs []string, before b
 	return t.newestVersions(), false
 }
 
-// toNumber is a version's number; 0 where it has none.
+// toNumber is a version's number; 0 if it has none.
 func toNumber(version string) int64 {
 	n, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {
@@ -165,7 +165,7 @@ func holdsVersion(at content, version string) bool {
 	return newest != "" && version == newest
 }
 
-// number is a whole number as text; empty where it is not known.
+// number is a whole number as text; empty if it is unknown.
 func number(at attributes, key string) string {
 	n, state := at.number(key)
 	if state != knownValue {
@@ -174,8 +174,8 @@ func number(at attributes, key string) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// versionOf is the attribute of the template that an expression is; empty where it is not
-// that attribute alone.
+// versionOf is the attribute of the template that an expression is; empty if it is not that
+// attribute alone.
 func (t *template) versionOf(refs []string) string {
 	heads := chains(refs)
 	if len(heads) != 1 {
@@ -216,8 +216,7 @@ func contentKey(at attributes) string {
 // launches are the launch templates that a resource may start machines with.
 type launches struct {
 	contents []content
-	// uncertainty is the reason why the content in use is not known; empty where it is the only
-	// one.
+	// uncertainty is the reason why the content in use is unknown; empty if it is the only one.
 	uncertainty string
 }
 
@@ -227,12 +226,12 @@ const whichTemplate = "which launch template it uses is known only after the pla
 // maxContents is how many different templates are compared for the most expensive one.
 const maxContents = 100
 
-// templateIn returns the launch template that a block of a resource names, whose keys of the
-// id and the name are given. exprs is the block in the configuration; nil is not known.
+// templateIn returns the launch template that a block of a resource names, whose keys of the id and
+// the name are given. exprs is the block in the configuration; nil is unknown.
 //
-// An id or name that is known decides. What is known only after the plan is applied follows the references of
-// the configuration, and where they leave several templates, or could mean another value, each
-// template is possible.
+// An id or name that is known decides. What is known only after the plan is applied follows the
+// references of the configuration, and where they leave several templates, or could mean another
+// value, each template is possible.
 func (m *meter) templateIn(block attributes, exprs map[string]*tfjson.Expression, idKey, nameKey string) launches {
 	id, idState := block.text(idKey)
 	name, nameState := block.text(nameKey)

@@ -92,8 +92,8 @@ const (
 	threeLarge = "48190.95"
 )
 
-// TestChoosesLaunchTemplate: a group starts the machines of its launch template. If the template
-// cannot be known, the most expensive possible one is priced and the gate asks.
+// TestChoosesLaunchTemplate checks that a group starts the machines of its launch template. If the
+// template cannot be known, the most expensive possible one is priced and the gate asks.
 func TestChoosesLaunchTemplate(t *testing.T) {
 	late := object{"launch_template": []any{object{"id": true, "name": true}}}
 	small := made("aws_launch_template.small", templateOf("g5.xlarge", "name", "small"), object{"id": true}, nil)
@@ -267,8 +267,8 @@ func TestChoosesLaunchTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateVersions: a plan that changes a launch template changes the machines of groups that
-// follow the newest version, also of those that it leaves as they are.
+// TestTemplateVersions checks that a plan that changes a launch template changes the machines of
+// groups that follow the newest version, also of those that it leaves as they are.
 func TestTemplateVersions(t *testing.T) {
 	before := templateOf("g5.xlarge", "id", "lt-v", "latest_version", 4, "default_version", 4)
 	newest := func(more ...any) planned {

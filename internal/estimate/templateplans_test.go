@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestReservationsCoverMachines: a machine that runs in a reservation is charged once.
+// TestReservationsCoverMachines checks that a machine that runs in a reservation is charged once.
 func TestReservationsCoverMachines(t *testing.T) {
 	reserve := func(action string, n int, more ...any) planned {
 		at := object{"instance_type": "g5.xlarge", "instance_count": n, "availability_zone": "us-east-1b"}
@@ -316,8 +316,8 @@ func TestPlansThatAreNotWholeAsk(t *testing.T) {
 	}
 }
 
-// TestTemplateOfTheState: a data source, or a template that the plan does not look at, is in
-// the state before the plan.
+// TestTemplateOfTheState checks that a data source, or a template that the plan does not look at,
+// is in the state before the plan.
 func TestTemplateOfTheState(t *testing.T) {
 	src := planOf(t, nil,
 		made("aws_autoscaling_group.g", groupOf(object{"id": "lt-s", "version": "$Latest"}), nil, nil))
@@ -335,8 +335,8 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestHashCoversTemplatesThatAreNotKnown: an approval of machines without a price covers the
-// request of their launch templates.
+// TestHashCoversTemplatesThatAreNotKnown checks that an approval of machines without a price covers
+// the request of their launch templates.
 func TestHashCoversTemplatesThatAreNotKnown(t *testing.T) {
 	seen := map[string]bool{}
 	for _, least := range []int{1, 8} {

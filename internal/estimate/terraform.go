@@ -126,8 +126,8 @@ type planner struct {
 	// reservations are those before and after the plan, subnets the zones of subnets by their ids.
 	reservations [2][]*reservation
 	subnets      map[string]string
-	// blocks is true if machines of a capacity block were met, reserved if some run in reservations
-	// of the plan; fallen are the monthly savings of updates, at least.
+	// blocks is true if there are machines of a capacity block, reserved if some run in
+	// reservations of the plan; fallen is the minimum monthly saving of updates.
 	blocks   bool
 	credits  bool // an update costs more than today
 	reserved bool
@@ -139,8 +139,8 @@ type hashed struct {
 	Address, Type, Action string
 	Lines                 [][4]string
 	Unknown               []string
-	// After is its complete planned state, where its cost is not known, and Launches the contents
-	// of the launch templates that it may use then.
+	// After is its complete planned state, where its cost is unknown, and Launches the contents of
+	// the launch templates that it may use then.
 	After    any      `json:",omitempty"`
 	Launches []string `json:",omitempty"`
 }
@@ -341,8 +341,8 @@ func readPlan(r io.Reader, name string) (*tfPlan, error) {
 	return plan, nil
 }
 
-// actionOf returns the plan's action on a resource in one word. An action that is not known counts
-// as one that creates it.
+// actionOf returns the plan's action on a resource in one word. An action that is unknown counts as
+// one that creates it.
 func actionOf(all tfjson.Actions) string {
 	if !isAction(all) {
 		return actionCreate

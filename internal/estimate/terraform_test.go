@@ -323,7 +323,7 @@ func TestTerraformRegion(t *testing.T) {
 	}
 }
 
-// TestTerraformHash holds that an approval is bound to what is changed and how much.
+// TestTerraformHash checks that an approval is bound to what is changed and how much.
 func TestTerraformHash(t *testing.T) {
 	hash := func(src string) string {
 		t.Helper()
@@ -419,8 +419,8 @@ func TestTerraformCountsWhatMayBe(t *testing.T) {
 	}
 }
 
-// TestTerraformHashCoversWhatHasNoPrice: an approval of unpriced machines
-// is of exactly those.
+// TestTerraformHashCoversWhatHasNoPrice checks that an approval of unpriced machines is of exactly
+// those.
 func TestTerraformHashCoversWhatHasNoPrice(t *testing.T) {
 	for _, kind := range []string{"aws_ec2_fleet", "aws_autoscaling_group"} {
 		seen := map[string]bool{}
@@ -438,8 +438,8 @@ func TestTerraformHashCoversWhatHasNoPrice(t *testing.T) {
 	}
 }
 
-// TestTerraformOwner: a plan is for whom all that it pays for is tagged, so that it counts
-// against their budgets.
+// TestTerraformOwner checks that a plan is for whom all that it pays for is tagged, so that it
+// counts against their budgets.
 func TestTerraformOwner(t *testing.T) {
 	one := `{"address":"aws_eip.%s","mode":"managed","type":"aws_eip","name":"%s","change":{"actions":["create"],"before":null,"after":{%s},"after_unknown":{}}}`
 	for _, tc := range []struct {
@@ -470,7 +470,7 @@ func TestTerraformOwner(t *testing.T) {
 	}
 }
 
-// TestTerraformOwnerByMapping: the configured tags name the owner, not the usual ones.
+// TestTerraformOwnerByMapping checks that the configured tags name the owner, not the usual ones.
 func TestTerraformOwnerByMapping(t *testing.T) {
 	const plan = `{"format_version":"1.2","terraform_version":"1.9.8","planned_values":{"root_module":{}},
 "configuration":{"provider_config":{"aws":{"name":"aws","expressions":{"region":{"constant_value":"us-east-1"}}}},"root_module":{}},

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// synthetic fills an account with n resources of every kind that is common at
-// scale. Machines share windows, as many as there are behaviors.
+// synthetic fills an account with n resources of every common kind. Machines share a few windows,
+// one for each behavior.
 func synthetic(f *fixture, n int) {
 	gpu := []*usage.Window{}
 	for _, u := range []float64{0, 5, 20, 50, 80, 95} {
@@ -147,8 +147,8 @@ func BenchmarkEvaluate(b *testing.B) {
 	b.ReportMetric(float64(len(found)), "findings")
 }
 
-// TestScaleIsLinear: four times the resources take about four times as long; a
-// quadratic scan would take sixteen times.
+// TestScaleIsLinear checks that four times the resources take about four times as long; a quadratic
+// scan would take sixteen times.
 func TestScaleIsLinear(t *testing.T) {
 	if testing.Short() {
 		t.Log("measured without -short only")

@@ -37,8 +37,8 @@ var transferAdvice = map[bill.Transfer]struct{ rule, because, note string }{
 	},
 }
 
-// billed runs the rules about a bill. Its dollars are in no charge of the inventory, so
-// they overlap with no other finding; how much of them can be avoided is not on the bill.
+// billed runs the rules about a bill. Its dollars are not in charges of the inventory, so they
+// cannot overlap with other findings; the avoidable part is not on the bill.
 func (x *Index) billed(b *Bill) {
 	hours := int64(b.To.Sub(b.From) / time.Hour)
 	if hours <= 0 {
@@ -98,7 +98,7 @@ func (x *Index) transfers(b *Bill, hours int64) {
 	}
 }
 
-// transfer is the finding that a resource sends much.
+// transfer returns the finding that a resource sends much data.
 func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hours int64) {
 	advice, known := transferAdvice[kind]
 	month := x.monthly(m.billed, hours)
@@ -124,8 +124,8 @@ func (x *Index) transfer(b *Bill, s *Subject, kind bill.Transfer, m *moved, hour
 	x.add(rule, StepEgress, s, d)
 }
 
-// downloads is how often in a month a bucket's content is sent, and whether that is the
-// same data again and again.
+// downloads returns how often a bucket's content is sent in a month, and whether that shows
+// repeated downloads.
 func (x *Index) downloads(s *Subject, kind bill.Transfer, bytes, hours int64) (float64, bool) {
 	held, ok := s.Detail.(*inventory.Bucket)
 	if !ok || kind == bill.NATData {
@@ -150,7 +150,7 @@ func transferred(m *moved, hours int64) string {
 	return plain.Number(float64(m.bytes)/1e9*money.HoursPerMonth/float64(hours), 0) + " GB a month"
 }
 
-// destinations names where flows go, as far as the bill says.
+// destinations lists the destinations of flows as far as the bill names them.
 func destinations(flows []bill.Flow) string {
 	var to []string
 	for _, f := range flows {
@@ -165,8 +165,8 @@ func destinations(flows []bill.Flow) string {
 	return " (" + strings.Join(to, ", ") + ")"
 }
 
-// billedResource is the resource that a bill names, or the service where it names none
-// that is listed.
+// billedResource returns the resource that a bill names, or the service if it names none in the
+// inventory.
 func (x *Index) billedResource(cloud, account, region, resource, service string) *Subject {
 	id := costs.BillID(resource)
 	if id != "" {
@@ -192,7 +192,7 @@ func (x *Index) billedResource(cloud, account, region, resource, service string)
 	return &Subject{Resource: r, ref: r.Ref(), at: -1}
 }
 
-// commitmentsBilled finds the cost of unused commitments, and compute bought on demand that a plan
+// commitmentsBilled finds the cost of unused commitments, and on-demand compute that commitments
 // may cover.
 func (x *Index) commitmentsBilled(b *Bill, hours int64) {
 	found := map[inventory.Ref]bool{}

@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestBilled holds the findings of a bill against rows whose dollars are known: 30 days
-// are 720 hours, so a month of 730 is 1.0139 times as much.
+// TestBilled compares the findings of a bill with rows of known dollars: 30 days are 720 hours, so
+// a month of 730 hours costs 1.0139 times as much.
 func TestBilled(t *testing.T) {
 	from := now.AddDate(0, 0, -30).Truncate(day)
 	flow := func(kind bill.Transfer, resource string, usd money.Amount, gb int64) bill.Flow {

@@ -13,9 +13,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// TestChangesAreWhatFindingsSay reads the document of each bucket's finding: it holds the
-// rules that the finding speaks of, at the configured ages, and no others.
-func TestChangesAreWhatFindingsSay(t *testing.T) {
+// TestChangesMatchFindings checks that the document of each bucket's finding holds exactly the
+// described rules at the configured ages.
+func TestChangesMatchFindings(t *testing.T) {
 	theirs := change.WriteRules([]change.Rule{{ID: "theirs", Prefix: "logs/", ExpireDays: 9}})
 	their := change.Rule{ID: "theirs", Prefix: "logs/", ExpireDays: 9}
 	f := newFixture(t)
@@ -93,11 +93,11 @@ func (f *fixture) charged() *Account {
 	return &f.Account
 }
 
-// TestWhatIsPutIsWhatIsPriced draws buckets and applies the document of their finding to their
-// objects as S3 would: the finding counts the objects that move and those that expire.
-func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
+// TestProposedRulesMatchPrices generates buckets and applies the proposed rules to their objects
+// like S3: the finding must count the same objects as moved and expired.
+func TestProposedRulesMatchPrices(t *testing.T) {
 	tb := t
-	ages := []int{10, 45, 120, 300} // days, one heap of objects of each under every prefix
+	ages := []int{10, 45, 120, 300} // days; one group of objects of each age under every prefix
 	rapid.Check(t, func(t *rapid.T) {
 		heaps := map[string][]int64{}
 		var prefixes []inventory.Prefix
@@ -158,8 +158,8 @@ func TestWhatIsPutIsWhatIsPriced(t *testing.T) {
 	})
 }
 
-// outcome is where S3 puts an object of an age in days by rules: to the coldest class that
-// is due, unless it expires (Amazon S3 User Guide, "Conflicts in lifecycle rules").
+// outcome returns the storage class of an object of an age in days under rules: the coldest class
+// due, unless it expires (Amazon S3 User Guide, "Conflicts in lifecycle rules").
 func outcome(rules []change.Rule, key string, age int) string {
 	to, colder := "", map[string]int{"": 0, "STANDARD_IA": 1, "GLACIER": 2}
 	for _, r := range rules {
@@ -178,9 +178,9 @@ func outcome(rules []change.Rule, key string, age int) string {
 	return to
 }
 
-// TestScheduleSavesTheHoursThatItStops draws weeks: the schedule runs the machine in every
-// hour with work, past midnight too, and counts the others.
-func TestScheduleSavesTheHoursThatItStops(t *testing.T) {
+// TestScheduleSavesStoppedHours generates weeks and checks that the schedule runs the
+// machine in every hour with work, also across midnight, and counts the other hours as saved.
+func TestScheduleSavesStoppedHours(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var w week
 		for _, h := range rapid.SliceOfN(rapid.IntRange(0, hoursOfWeek-1), 1, 30).Draw(t, "hours") {
@@ -224,9 +224,9 @@ func TestScheduleSavesTheHoursThatItStops(t *testing.T) {
 	})
 }
 
-// TestTagMissingCarriesTheTags: tags that the rules of owners give are written, the others are a
-// person's to decide, and without rules all are.
-func TestTagMissingCarriesTheTags(t *testing.T) {
+// TestTagMissingWritesOwnerTags checks that tags from owner rules are written, and that the others
+// are left to a person.
+func TestTagMissingWritesOwnerTags(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		add  map[string]string

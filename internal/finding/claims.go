@@ -10,49 +10,49 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Draft is a finding before its dollars are settled: a rule claims shares of meters, and
-// [Index.settle] determines the rest of them.
+// Draft is a finding before its dollars are final: a rule claims shares of meters, and
+// [Index.settle] decides how much of them counts.
 type Draft struct {
 	Finding
 	claims []claim
-	// Unknown is why the saving is not known though the claims bound it.
+	// Unknown is the reason why the saving is unknown, if the claims only bound it.
 	Unknown string
-	// Least is the least that is saved where Unknown says why the saving is not known.
+	// Least is the minimum saving if Unknown is set.
 	Least money.Amount
 	// Bound bounds the saving of a finding whose meters have no price.
 	Bound money.Amount
-	// Stands is a finding that claims nothing; its Savings stand as they are.
+	// Stands marks a finding without claims; its Savings are final.
 	Stands bool
-	// first is said before the fix, whoever carries it out.
+	// first is a note placed before the fix.
 	first string
-	// gross is its claim before others took from it.
+	// gross is the claim before earlier findings took their share.
 	gross money.Amount
 }
 
-// claim is the part of a meter that a draft counts.
+// claim is the part of a meter claimed by a draft.
 type claim struct {
 	subject, charge int32
-	// num/den is the share of the rest of the meter's cost; with a den of 0, num is an amount,
-	// which is taken as far as the rest goes.
+	// num/den is the claimed share of the meter's remaining cost; if den is 0, num is an amount,
+	// limited by the remaining cost.
 	num, den       int64
 	waste, savings bool
-	// replaced says that the fix takes the meter's place at this cost: it is no saving,
-	// and nothing else can save it.
+	// replaced marks the cost of the fix that replaces the meter: it is no saving, and no other
+	// finding can claim it.
 	replaced bool
-	// instead is true if the change takes the place of others: their claims count toward its share
-	// of the whole cost.
+	// instead is true if the change replaces other changes: their claims count toward its share of
+	// the whole cost.
 	instead bool
 }
 
-// What a claim counts as.
+// The kinds of claims.
 const (
 	WasteOnly = 1 << iota
 	SavingsOnly
 	WasteAndSavings = WasteOnly | SavingsOnly
 )
 
-// ClaimShare claims num/den of every meter of a category of s; an empty category
-// is all of them. A share over 1 claims all.
+// ClaimShare claims num/den of every meter of s in a category; an empty category means all. A share
+// over 1 claims all.
 func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int) {
 	if num <= 0 || den <= 0 {
 		return
@@ -65,8 +65,8 @@ func (d *Draft) ClaimShare(s *Subject, c ledger.Category, num, den int64, as int
 	}
 }
 
-// ClaimReplaced claims num/den of every meter of s as the cost of the fix in its place. It is
-// neither waste nor a saving, and nothing else can save it.
+// ClaimReplaced claims num/den of every meter of s as the cost of the fix that replaces it. It is
+// neither waste nor a saving, and no other finding can claim it.
 func (d *Draft) ClaimReplaced(s *Subject, num, den int64) {
 	for i := range s.Charges {
 		d.claims = append(d.claims, claim{
@@ -75,8 +75,7 @@ func (d *Draft) ClaimReplaced(s *Subject, num, den int64) {
 	}
 }
 
-// ClaimAmount claims an amount of one meter of s. It reports whether s has such a
-// meter.
+// ClaimAmount claims an amount of one meter of s. It reports whether s has that meter.
 func (d *Draft) ClaimAmount(s *Subject, meter string, amount money.Amount, as int) bool {
 	for i := range s.Charges {
 		if s.Charges[i].Meter == meter {
@@ -90,7 +89,7 @@ func (d *Draft) ClaimAmount(s *Subject, meter string, amount money.Amount, as in
 	return false
 }
 
-// NoPrice makes a draft one whose saving has no price.
+// NoPrice marks the saving of a draft as unpriced.
 func (d *Draft) NoPrice(s *Subject, err error) {
 	why := "no price for " + Describe(s.Resource)
 	if err != nil {
@@ -101,12 +100,12 @@ func (d *Draft) NoPrice(s *Subject, err error) {
 	d.Stands, d.claims, d.Savings = true, nil, Saving{Why: why}
 }
 
-// wastes says whether a draft calls anything waste.
+// wastes reports whether a draft claims waste.
 func (d *Draft) wastes() bool {
 	return slices.ContainsFunc(d.claims, func(c claim) bool { return c.waste })
 }
 
-// from returns the amount that a claim takes from the rest of a cost.
+// from returns the claimed part of the remaining cost.
 func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 	switch {
 	case left <= 0:
@@ -120,7 +119,7 @@ func (c *claim) from(cost, left money.Amount) (money.Amount, error) {
 	return left.Mul(c.num, c.den)
 }
 
-// unclaimed is the remaining cost of every meter, and the first draft that claimed some.
+// unclaimed tracks the remaining cost of every meter and the first draft that claimed some.
 type unclaimed struct {
 	left  []money.Amount
 	taker []*Draft
@@ -139,7 +138,7 @@ func newUnclaimed(x *Index) unclaimed {
 	return p
 }
 
-// take takes the claim of d on one meter.
+// take applies the claim of d to one meter.
 func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	s := &x.subjects[c.subject]
 	at := s.meters + c.charge
@@ -159,17 +158,16 @@ func (p *unclaimed) take(x *Index, d *Draft, c *claim) (money.Amount, error) {
 	return got, nil
 }
 
-// order is the order in which the steps count dollars: fixes that stop waste first, decisions about
+// order is the order in which the steps claim dollars: fixes that stop waste first, decisions about
 // models or placement last.
 var order = [...]int{
 	StepMeasure: 9, StepIdle: 1, StepStorage: 2, StepSpot: 3, StepRightsize: 4, StepCommit: 5, StepEgress: 6,
 	StepModel: 7,
 }
 
-// settle counts each dollar once: in the order of the steps, larger findings
-// first, each draft takes its share of what is left of its meters. Waste and
-// savings are counted apart. Savings that are known come before those that are
-// only bounded, so that a bound never hides a known dollar.
+// settle counts each dollar once: by step, larger findings first, each draft gets its share of the
+// remaining cost of its meters. Waste and savings are counted separately. Known savings come before
+// bounded ones, so that a bound never hides a known dollar.
 func (x *Index) settle() error {
 	for _, d := range x.drafts {
 		x.doubt(d)
@@ -201,7 +199,7 @@ func (x *Index) settle() error {
 	return x.plansStayUsed(savings.left)
 }
 
-// gross returns the claim of a draft before others took from it.
+// gross returns the claim of a draft before earlier findings took their share.
 func (x *Index) gross(d *Draft) (money.Amount, error) {
 	var waste, savings money.Amount
 	for i := range d.claims {
@@ -225,7 +223,7 @@ func (x *Index) charge(c *claim) *ledger.Charge {
 	return &x.subjects[c.subject].Charges[c.charge]
 }
 
-// counted returns the claim record of a meter in d, made on first use.
+// counted returns d's claim record of a meter, created on first use.
 func (d *Draft) counted(x *Index, c *claim) *Claim {
 	s, ch := &x.subjects[c.subject], x.charge(c)
 	for i := range d.Claims {
@@ -259,7 +257,7 @@ func (x *Index) takeWaste(d *Draft, p *unclaimed) error {
 	return nil
 }
 
-// takeSavings takes a draft's savings and sets its Saving.
+// takeSavings applies a draft's claims and sets its Savings.
 func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 	if d.Stands {
 		return nil
@@ -303,7 +301,7 @@ func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 		d.Savings = Saving{Why: "no price for " + Describe(d.Resource) + ": " + unpriced}
 	case d.Unknown != "":
 		if total, err := total.Add(d.Bound); err == nil {
-			// What findings before took is not there for the least either.
+			// Dollars taken by earlier findings reduce the minimum too.
 			d.Savings = Saving{
 				LowerBound: max(0, d.Least-(d.gross-total)), UpperBound: total, Bounded: true, Why: d.Unknown,
 			}
@@ -316,7 +314,7 @@ func (x *Index) takeSavings(d *Draft, p *unclaimed) error {
 	return nil
 }
 
-// Describe names a resource in an explanation: "p4d.24xlarge in us-east-1".
+// Describe formats a resource for explanations: "p4d.24xlarge in us-east-1".
 func Describe(r *inventory.Resource) string {
 	what := r.Type
 	if what == "" {

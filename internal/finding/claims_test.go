@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// bare returns an index over resources that each have the given charges.
+// bare returns an index of resources with the given charges.
 func bare(charges ...[]ledger.Charge) *Index {
 	a := &Account{Now: now, CommitmentsKnown: true, Charges: map[inventory.Ref][]ledger.Charge{}}
 	for i, cs := range charges {
@@ -122,9 +122,9 @@ func TestBoundsDoNotHideKnownDollars(t *testing.T) {
 	}
 }
 
-// TestSumsStayWithinCharges: whatever is claimed, in whatever order, no meter and
-// no account is counted beyond its cost, and the order of drafts does not matter.
-func TestSumsStayWithinCharges(t *testing.T) {
+// TestSavingsStayWithinCharges checks that no claims in any order exceed the cost of a meter or
+// account, and that the order of drafts does not matter.
+func TestSavingsStayWithinCharges(t *testing.T) {
 	steps := []Step{StepIdle, StepStorage, StepEgress, StepSpot, StepRightsize, StepModel, StepCommit}
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 4).Draw(t, "resources")

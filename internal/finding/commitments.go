@@ -12,16 +12,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// The largest discounts of savings plans off on-demand prices (AWS Savings Plans
-// pricing pages: EC2 instance plans up to 72%, compute plans up to 66%,
-// SageMaker plans up to 64%), so the least that a dollar of on-demand usage costs
-// under a plan, in percent.
+// The largest discounts of savings plans off on-demand prices (AWS Savings Plans pricing pages: EC2
+// instance plans up to 72%, compute plans up to 66%, SageMaker plans up to 64%), as the minimum
+// cost of a dollar of on-demand usage in percent.
 const (
 	leastUnderEC2Plan       = 100 - 72
 	leastUnderSageMakerPlan = 100 - 64
 )
 
-// fleet is the machines that a set of reserved instances can cover.
+// fleet identifies the machines that a set of reserved instances can cover.
 type fleet struct{ cloud, account, region, machineType, platform string }
 
 // reserved counts the reserved and the running machines of a fleet.
@@ -30,8 +29,8 @@ type reserved struct {
 	zonal, running map[string]int64 // by zone
 }
 
-// uncovered is how many running machines no reserved instance covers: zonal
-// reservations cover machines of their zone first, regional ones any of the rest.
+// uncovered returns the number of running machines without a reserved instance: zonal reservations
+// cover machines of their zone first, regional ones any of the rest.
 func (f *reserved) uncovered() int64 {
 	var rest int64
 	for zone, n := range f.running {
@@ -40,7 +39,7 @@ func (f *reserved) uncovered() int64 {
 	return max(0, rest-f.regional)
 }
 
-// regionalUnused is how many regional reserved instances cover no machine.
+// regionalUnused returns the number of regional reserved instances without a machine.
 func (f *reserved) regionalUnused() int64 {
 	rest := f.regional
 	for zone, n := range f.running {
@@ -49,30 +48,29 @@ func (f *reserved) regionalUnused() int64 {
 	return max(0, rest)
 }
 
-// coverage is the effect of commitments on the savings of machines.
+// coverage holds the effect of commitments on the savings of machines.
 type coverage struct {
 	fleets map[fleet]*reserved
-	// families are the reserved types of size-flexible regional reservations:
-	// cloud, account, region and family to types.
+	// families maps cloud, account, region and family to the reserved types of size-flexible
+	// regional reservations.
 	families map[[4]string][]string
-	// opaque are types with reserved instances of a platform that is not known.
+	// opaque holds types with reserved instances of an unknown platform.
 	opaque map[[3]string]bool
-	// owners are the accounts that reserved a type, by cloud, region, type and platform: an
-	// organization shares the reservations that its accounts do not use themselves.
+	// owners maps cloud, region, type and platform to the accounts with reservations: an
+	// organization shares those that its accounts do not use themselves.
 	owners map[[4]string][]string
-	// running counts on-demand machines by cloud, region, type and platform, and by
-	// account, where something is reserved.
+	// running counts on-demand machines by cloud, region, type and platform, and by account, if
+	// something is reserved.
 	running map[[4]string]map[string]int64
 	plans   []*plan
-	// toSpot are the machines that a finding would move to spot, which no commitment
-	// applies to any more.
+	// toSpot holds the machines that a finding would move to spot, where no commitment applies.
 	toSpot map[int32]bool
-	// gone says of each machine that a finding would end whether that lowers the
-	// bill, in the order in which findings took them.
-	gone map[int32]bool
+	// ended holds the machines that findings would end, in the order of findings, and whether that
+	// lowers the bill.
+	ended map[int32]bool
 }
 
-// plan is a savings plan that is in force.
+// plan is an active savings plan.
 type plan struct {
 	*inventory.Commitment
 	id, account, region string
@@ -80,14 +78,14 @@ type plan struct {
 	known               bool
 }
 
-// active says whether a commitment is in force.
+// active reports whether a commitment is active.
 func active(s *Subject, c *inventory.Commitment, now time.Time) bool {
 	return !c.StartsAt.After(now) && (c.EndsAt.IsZero() || c.EndsAt.After(now)) &&
 		s.State != inventory.StateDeleting && s.State != inventory.StateFailed && s.State != inventory.StateStopped
 }
 
-// onDemand returns the instance that a reserved instance or savings plan can
-// apply to: a running machine at the on-demand price on shared hardware.
+// onDemand returns the instance if commitments can apply to it: a running on-demand machine on
+// shared hardware.
 func onDemand(s *Subject) (*inventory.Instance, bool) {
 	d, ok := s.Detail.(*inventory.Instance)
 	return d, ok && s.State == inventory.StateRunning && d.Market == inventory.OnDemand &&
@@ -97,7 +95,7 @@ func onDemand(s *Subject) (*inventory.Instance, bool) {
 func newCoverage(x *Index) coverage {
 	c := coverage{fleets: map[fleet]*reserved{}, families: map[[4]string][]string{}, opaque: map[[3]string]bool{},
 		owners: map[[4]string][]string{}, running: map[[4]string]map[string]int64{}, toSpot: map[int32]bool{},
-		gone: map[int32]bool{}}
+		ended: map[int32]bool{}}
 	found := false
 	for i := range x.subjects {
 		s := &x.subjects[i]
@@ -165,9 +163,8 @@ func (c *coverage) reserve(s *Subject, d *inventory.Commitment) {
 	}
 }
 
-// elsewhere returns the number of machines like a fleet's that run in other accounts without a
-// reserved instance of their own: an organization's accounts share reservations, so that those of
-// the fleet may cover them.
+// elsewhere returns the number of machines of a fleet's type in other accounts without their own
+// reserved instance: accounts of an organization share reservations, so the fleet's may cover them.
 func (c *coverage) elsewhere(own fleet) (n int64) {
 	for account, running := range c.running[[4]string{own.cloud, own.region, own.machineType, own.platform}] {
 		if account == own.account {
@@ -183,9 +180,9 @@ func (c *coverage) elsewhere(own fleet) (n int64) {
 	return n
 }
 
-// saves says whether ending a machine lowers the bill. Of the machines of a fleet
-// that findings end, those beyond what is reserved do, in the order in which they
-// are asked for; the rest leave a reserved instance unused that goes on costing.
+// saves reports whether ending a machine lowers the bill. Of the ended machines of a fleet, those
+// beyond the reserved number do, in the order of calls; ending the rest leaves a paid reserved
+// instance unused.
 func (c *coverage) saves(s *Subject) bool {
 	d, ok := onDemand(s)
 	if !ok {
@@ -195,17 +192,17 @@ func (c *coverage) saves(s *Subject) bool {
 	if f == nil {
 		return true
 	}
-	saves, asked := c.gone[s.at]
+	saves, asked := c.ended[s.at]
 	if !asked {
 		before := f.uncovered()
 		f.running[s.Zone]--
 		saves = f.uncovered() < before
-		c.gone[s.at] = saves
+		c.ended[s.at] = saves
 	}
 	return saves
 }
 
-// committable says whether commitments can apply to a resource's compute.
+// committable reports whether commitments can apply to a resource's compute.
 func committable(s *Subject) bool {
 	switch s.Kind {
 	case inventory.KindInstance:
@@ -220,8 +217,8 @@ func committable(s *Subject) bool {
 	return false
 }
 
-// doubt says of a draft that counts compute why commitments leave its saving
-// unknown, if they do whatever the other findings are.
+// doubt marks the saving of a draft that claims compute as unknown if commitments make it so
+// regardless of other findings.
 func (x *Index) doubt(d *Draft) {
 	for i := range d.claims {
 		if d.Unknown != "" {
@@ -233,7 +230,7 @@ func (x *Index) doubt(d *Draft) {
 	}
 }
 
-// uncertain is why the saving of ending s is not known, or empty.
+// uncertain returns why the saving of ending s is unknown, or "".
 func (x *Index) uncertain(s *Subject) string {
 	if !committable(s) {
 		return ""
@@ -270,7 +267,7 @@ func (x *Index) uncertain(s *Subject) string {
 		return "reserved instances of an unknown platform may cover it"
 	}
 	if platform != inventory.LinuxPlatform {
-		return "" // reserved instances of Linux alone cover other sizes, and no other platform
+		return "" // only Linux reservations are size-flexible
 	}
 	for _, t := range x.cover.families[[4]string{s.Cloud, s.Account, s.Region, price.Family(machineType)}] {
 		if t != machineType {
@@ -283,8 +280,8 @@ func (x *Index) uncertain(s *Subject) string {
 	return ""
 }
 
-// covers says whether a savings plan can apply to a resource's compute, in
-// whichever account it was bought: plans are shared over an organization.
+// covers reports whether a savings plan can apply to a resource's compute in any account: plans are
+// shared within an organization.
 func (p *plan) covers(s *Subject) bool {
 	sageMaker := s.Kind == inventory.KindNotebook || s.Kind == inventory.KindEndpoint ||
 		s.Kind == inventory.KindTrainingJob
@@ -309,11 +306,10 @@ func (p *plan) least() int64 {
 	return leastUnderEC2Plan
 }
 
-// plansStayUsed makes savings unknown where a savings plan could be left with less
-// usage than it pays for: then ending a machine saves less than its list price. A
-// plan is sure to stay used when what goes on running in its own account would, at
-// the largest discount there is, still cost as much as the plan and the plans that
-// are served before it.
+// plansStayUsed marks savings as unknown if a savings plan might lose usage that it pays for: then
+// ending a machine saves less than its list price. A plan surely stays used if the remaining usage
+// of its own account costs, at the largest discount, at least as much as the plan and the plans
+// applied before it.
 func (x *Index) plansStayUsed(left []money.Amount) error {
 	var unsure []*plan
 	for _, p := range x.cover.plans {
@@ -391,10 +387,9 @@ func (x *Index) staysUsed(p *plan, left []money.Amount) (bool, error) {
 	return atLeast >= promised, err
 }
 
-// remaining is the on-demand usage a month that the plan can apply to and that
-// goes on after the findings, machines that reserved instances cover left out, and
-// those that a finding changes in a way that takes them out of the plan's reach: to
-// spot, or for a plan of one family possibly to another.
+// remaining returns the monthly on-demand usage that the plan can apply to after the findings. It
+// excludes machines covered by reserved instances, and those that a finding moves out of the plan's
+// scope: to spot or, for a plan of one family, possibly to another.
 func (x *Index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 	var total money.Amount
 	byFleet := map[*reserved][]money.Amount{}
@@ -425,8 +420,8 @@ func (x *Index) remaining(p *plan, left []money.Amount) (money.Amount, error) {
 		}
 	}
 	for f, machines := range byFleet {
-		// Which machines of a fleet are covered is the provider's choice: take the
-		// most expensive ones for covered.
+		// The provider chooses which machines of a fleet are covered: assume the most expensive
+		// ones.
 		slices.SortFunc(machines, func(a, b money.Amount) int { return cmp.Compare(a, b) })
 		n := min(int64(len(machines)), f.uncovered())
 		for _, v := range machines[:n] {

@@ -29,7 +29,7 @@ func zonal(zone string) func(*inventory.Resource, *inventory.Commitment) {
 	return func(r *inventory.Resource, d *inventory.Commitment) { r.Zone, d.Zonal = zone, true }
 }
 
-// plan adds a savings plan of cents an hour.
+// plan adds a savings plan of a number of cents an hour.
 func (f *fixture) plan(kind inventory.CommitmentType, cents money.Amount, fam string) {
 	f.add(inventory.Resource{ID: "sp-1", Kind: inventory.KindCommitment, State: inventory.StateRunning,
 		Detail: &inventory.Commitment{CommitmentType: kind, Hourly: inventory.Known(cents * money.Cent), Family: fam}})
@@ -279,8 +279,8 @@ func TestSavingsPlans(t *testing.T) {
 			want:  []string{"gpu-instance-idle i-idle0 713.65", "commitment-unused sp-1 <=73.00 wasting 73.00"},
 		},
 		{
-			// The two machines cost 1.96 an hour; on spot they are out of the plan's
-			// reach, whatever is paid for them there.
+			// The two machines cost 1.96 an hour; on spot the plan does not apply, whatever they
+			// cost.
 			name: "what moves to spot no longer uses the plan",
 			build: func(f *fixture) {
 				f.plan(inventory.ComputeSavingsPlan, 10, "")
@@ -311,7 +311,7 @@ func TestSavingsPlans(t *testing.T) {
 	})
 }
 
-// spotSaving returns the monthly saving of one machine on spot without a plan.
+// spotSaving returns the monthly saving of moving one machine to spot without a plan.
 func spotSaving(t *testing.T, machineType string) string {
 	t.Helper()
 	f := newFixture(t)

@@ -13,11 +13,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// gravitonWork is the work of a change to machines of another architecture.
+// gravitonWork is the work of changing to machines of another architecture.
 const gravitonWork = "build images and native libraries for arm64, and check that agents and licenses run there"
 
-// cpuUnderutilized finds machines without accelerators of whose CPUs the work needs a part. A machine
-// at rest is the finding instance-idle, by the same verdict, and has no right size.
+// cpuUnderutilized finds machines without accelerators that use only part of their CPUs. An idle
+// machine is left to instance-idle, which uses the same verdict.
 func cpuUnderutilized(x *Index, s *Subject) *Draft {
 	m, known := x.machineOf(s)
 	if !known || s.Size.Accelerated() || m.GPUs() > 0 || s.State != inventory.StateRunning || !s.Judged ||
@@ -72,7 +72,7 @@ func cpuUnderutilized(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// resizedCPU describes a machine that is larger than its work.
+// resizedCPU describes a machine that is too large for its work.
 func (x *Index) resizedCPU(s *Subject, a *rightsize.CPUSizing) *Draft {
 	st := s.Window.Machine.Stats(usage.CPUUtil)
 	d := &Draft{Finding: Finding{
@@ -102,8 +102,8 @@ func (x *Index) resizedCPU(s *Subject, a *rightsize.CPUSizing) *Draft {
 	return d
 }
 
-// onGraviton is the finding where only a machine of another architecture fits and costs less: advice
-// with a bound, because whether the work runs there is not known.
+// onGraviton returns the finding for the case that only a machine of another architecture fits and
+// costs less: advice with an upper bound, because the work may not run there.
 func (x *Index) onGraviton(d *Draft, s *Subject, a *rightsize.CPUSizing, c rightsize.CPUCandidate) *Draft {
 	d.Confidence = Low
 	d.Because += ": " + c.Machine.Type + " (Graviton) would do"

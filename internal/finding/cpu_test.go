@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// host gives a machine without GPUs a window of use of its CPUs and memory, in percent.
+// host gives a machine without GPUs a window of CPU and memory utilization in percent.
 func (f *fixture) host(r *inventory.Resource, cpu, memory float64) *inventory.Resource {
 	w := f.window(r, 14*day)
 	series(w, "", usage.CPUUtil, always(cpu))
@@ -19,8 +19,8 @@ func (f *fixture) host(r *inventory.Resource, cpu, memory float64) *inventory.Re
 	return f.is(r, duty.Busy)
 }
 
-// TestCPUMachinesAreRightsized: a machine at rest is one finding and has no right size, a busy one that
-// is too large has one, with Graviton as an option whose work is named.
+// TestCPUMachinesAreRightsized checks that an idle machine yields one finding without a size, and a
+// busy oversized one a size, with Graviton as an option and its work.
 func TestCPUMachinesAreRightsized(t *testing.T) {
 	for name, tc := range map[string]struct {
 		build func(f *fixture)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEveryRuleIsDescribed: every rule has a description, and the keys that it names are
+// TestEveryRuleIsDescribed checks that every rule has a description and that the keys in it are
 // thresholds.
 func TestEveryRuleIsDescribed(t *testing.T) {
 	keys := map[string]bool{}

@@ -32,24 +32,24 @@ func Fact(s *Subject, signal, value string) usage.Evidence {
 	return usage.Fact(signal, value, source)
 }
 
-// Aged returns the evidence of a time that has passed.
+// Aged returns evidence of the time since an event.
 func Aged(s *Subject, signal string, d time.Duration) usage.Evidence {
 	return Fact(s, signal, plain.Duration(d))
 }
 
-// Priced returns evidence of an amount of dollars.
+// Priced returns evidence in dollars.
 func Priced(signal string, a money.Amount, source string) usage.Evidence {
 	return usage.Fact(signal, a.String(), source)
 }
 
-// Sampled returns evidence that was measured over a window.
+// Sampled returns evidence measured over a window.
 func Sampled(signal, value string, w *usage.Window, st *usage.Stats) usage.Evidence {
 	return usage.Evidence{
 		Signal: signal, Value: value, Window: w.To.Sub(w.From), Coverage: w.Coverage(st), Source: w.Source,
 	}
 }
 
-// Risk raises a risk to high where people may depend on the resource.
+// Risk raises a risk to high if people may depend on the resource.
 func Risk(r *inventory.Resource, usual Level) (Level, string) {
 	switch {
 	case r.Purpose == inventory.Inference:

@@ -1,6 +1,6 @@
-// Package finding judges an audited account by rules: each finding is evidence of
-// waste or of a cheaper way, with dollars a month, confidence, risk and the exact
-// fix. Every rule is three-valued: what is not known is never a finding about it.
+// Package finding evaluates rules over an audited account. A finding is evidence of waste or of a
+// cheaper alternative, with dollars a month, confidence, risk and the exact fix. Rules are
+// three-valued: unknown facts never lead to a finding about them.
 package finding
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Step is the order in which waste is best removed, 0 to 7.
+// Step is the recommended order of fixes, 0 to 7.
 type Step int
 
 // The steps.
@@ -33,7 +33,7 @@ const (
 	StepCommit    Step = 7
 )
 
-// String returns the step's name as people read it.
+// String returns the step's name for people.
 func (s Step) String() string {
 	return [...]string{"measure first", "idle", "storage lifecycle", "egress", "spot for training", "right-size",
 		"model optimization", "generations and commitments"}[s]
@@ -50,33 +50,33 @@ const (
 	High   Level = "high"
 )
 
-// Undo says how far a fix can be taken back.
+// Undo is the degree to which a fix can be undone.
 type Undo string
 
-// How far a fix can be undone.
+// The degrees of undo.
 const (
 	UndoFull    Undo = "full"
 	UndoPartial Undo = "partial"
 	UndoNone    Undo = "none"
 )
 
-// Saving is dollars a month. Where it cannot be known, Known is false, Why says
-// so, LowerBound is the least and UpperBound the most it can be.
+// Saving is a saving in dollars a month. If it is unknown, Known is false, Why is the reason, and
+// LowerBound and UpperBound are its limits.
 type Saving struct {
 	Known                  bool
 	Amount                 money.Amount
 	LowerBound, UpperBound money.Amount
-	// Bounded says that UpperBound holds; without it not even a bound is known
-	// (an unpriced resource).
+	// Bounded is true if UpperBound is valid; otherwise not even a bound is known (an unpriced
+	// resource).
 	Bounded bool
 	Why     string
 }
 
 // Fix is the remedy of a finding.
 type Fix struct {
-	// Change is the change, exactly as it was priced.
+	// Change is the change exactly as priced.
 	Change change.Change
-	// Command does it.
+	// Command carries it out.
 	Command string
 	Risk    Level
 	Undo    Undo
@@ -86,26 +86,26 @@ type Fix struct {
 	Policy *FleetPolicy
 }
 
-// Finding is evidence of waste, or of a cheaper way, at one resource.
+// Finding is evidence of waste, or of a cheaper alternative, for one resource.
 type Finding struct {
 	ID       string
 	Rule     string
 	Step     Step
 	Resource *inventory.Resource
-	// Waste is the monthly cost of the resource, and of all that it holds, that buys nothing: idle,
-	// held, stalled or unused. Zero for findings that only save.
+	// Waste is the monthly cost of the resource, including everything that it holds, that is not
+	// used: idle, held, stalled or unused. Zero for findings that only save.
 	Waste money.Amount
-	// WasteUnknown says that nothing measured the use of the resource: Waste is zero
-	// because it is unknown, and Savings.UpperBound is the most that it can be.
+	// WasteUnknown is true if the use of the resource was not measured: then Waste is zero and
+	// bounded by Savings.UpperBound.
 	WasteUnknown bool
-	// Savings is the monthly saving of the fix, net of commitments, of costs that remain, and of
-	// the savings of findings before it.
+	// Savings is the monthly saving of the fix, net of commitments, of remaining costs, and of the
+	// savings of earlier findings.
 	Savings Saving
 	// Cost is the monthly cost of the resource if neither waste nor savings state it (unmeasured
 	// resources).
 	Cost       money.Amount
 	Confidence Level
-	// Because is the reason in one line for people.
+	// Because is the reason in one line.
 	Because  string
 	Evidence []usage.Evidence
 	Fix      Fix
@@ -121,7 +121,7 @@ type Claim struct {
 	Resource inventory.Ref
 	Meter    string
 	Category ledger.Category
-	// Waste and Savings are the amounts counted here, after findings before it took theirs.
+	// Waste and Savings are the counted amounts, after the claims of earlier findings.
 	Waste, Savings money.Amount
 }
 
@@ -136,46 +136,45 @@ type Account struct {
 	Now       time.Time
 	Resources []*inventory.Resource
 	Windows   map[inventory.Ref]*usage.Window
-	// Unmeasured says of resources why metrics of them could not be read.
+	// Unmeasured has the reasons why metrics of resources could not be read.
 	Unmeasured map[inventory.Ref]string
 	Verdicts   map[inventory.Ref]duty.Verdict
 	Charges    map[inventory.Ref][]ledger.Charge
 	Prices     *price.Book
-	// Rules are those of the account's cloud, besides the general ones.
+	// Rules are the rules of the account's cloud, in addition to the general ones.
 	Rules []Rule
-	// Unread are the kinds that could not be listed at all, by account and region
-	// ("123456789012/us-east-1/image"); a rule that needs them answers unknown.
+	// Unread are the kinds that could not be listed, by account and region
+	// ("123456789012/us-east-1/image"); rules that need them find nothing.
 	Unread map[string]bool
-	// Advice is shown if nothing carries fixes out; nil if something does.
+	// Advice replaces fixes if nothing carries them out; nil otherwise.
 	Advice *Advice
-	// CommitmentsKnown is false when commitments could not be read; then savings
-	// on committed kinds are not known.
+	// CommitmentsKnown is false if commitments could not be read; then savings on kinds with
+	// commitments are unknown.
 	CommitmentsKnown bool
-	// Bill holds the billed costs; nil where no bill was supplied.
+	// Bill holds the billed costs; nil if no bill was supplied.
 	Bill *Bill
-	// ReadData are addresses of data that work reads (s3://bucket/prefix/), as the configuration
-	// declares them, besides those that machines and training jobs name.
+	// ReadData are addresses of data (s3://bucket/prefix/) that the configuration declares as read,
+	// in addition to inputs of machines and training jobs.
 	ReadData []string
-	// TagsFor returns the tags that a resource is to get by rules of its owners, and the
-	// required ones that it lacks even then. Nil knows no values.
+	// TagsFor returns the tags that owner rules give a resource, and the required tags that are
+	// still missing. Nil means no rules.
 	TagsFor func(r *inventory.Resource) (add map[string]string, left []string)
 }
 
-// Advice takes the place of fixes in a cloud that curfew only reads: people carry it out.
+// Advice replaces the fixes for a cloud that curfew only reads: people carry it out.
 type Advice struct {
-	// End is the way to give up a resource, Spare the advice for its unused part, Tag the way to
-	// tag it.
+	// End tells how to give up a resource, Spare an unused part of it, and Tag how to tag it.
 	End, Spare, Tag string
 }
 
 // Bill is the input of the rules from a provider's bill.
 type Bill struct {
-	// Cloud is whose bill it is. From and To bound the days that it covers.
+	// Cloud is the provider. From and To bound the covered days.
 	Cloud    string
 	From, To time.Time
-	// Flows are its transfers, Commitments the use of its commitments.
+	// Flows are its data transfers, Commitments the use of its commitments.
 	Flows       []bill.Flow
 	Commitments bill.Commitments
-	// Source names it for people.
+	// Source is its name for people.
 	Source string
 }

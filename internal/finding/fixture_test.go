@@ -24,11 +24,11 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 // fleetGroup manages the machines of a group.
 var fleetGroup = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: "fleet"}
 
-// fixture is an account under construction.
+// fixture builds an account.
 type fixture struct {
 	Account
 	t testing.TB
-	// judge lets the duty package give the verdicts that were not set by hand.
+	// judge lets package duty derive verdicts that were not set explicitly.
 	judge bool
 }
 
@@ -42,7 +42,7 @@ func newFixture(t testing.TB) *fixture {
 		Windows: map[inventory.Ref]*usage.Window{}, Verdicts: map[inventory.Ref]duty.Verdict{}}}
 }
 
-// add adds a resource with its place filled in.
+// add adds a resource with default account and region.
 func (f *fixture) add(r inventory.Resource) *inventory.Resource {
 	if r.Cloud == "" {
 		r.Cloud, r.Account = "aws", "123456789012"
@@ -57,7 +57,7 @@ func (f *fixture) add(r inventory.Resource) *inventory.Resource {
 	return &r
 }
 
-// running adds a Linux machine on demand that was launched 60 days ago.
+// running adds a Linux on-demand machine launched 60 days ago.
 func (f *fixture) running(id, machineType string,
 	change ...func(*inventory.Resource, *inventory.Instance)) *inventory.Resource {
 	d := &inventory.Instance{
@@ -80,14 +80,14 @@ func (f *fixture) is(r *inventory.Resource, s duty.State) *inventory.Resource {
 	return r
 }
 
-// window gives a resource an empty window of a length with a point an hour.
+// window gives a resource an empty window with a point an hour.
 func (f *fixture) window(r *inventory.Resource, length time.Duration) *usage.Window {
 	w := usage.NewWindow(ago(length), now, time.Hour, "test", nil)
 	f.Windows[r.Ref()] = w
 	return w
 }
 
-// series adds a point for every step of a window; value returns it, and negative values are gaps.
+// series adds a point for every step of a window; negative values are gaps.
 func series(w *usage.Window, gpu string, s usage.Signal, value func(at time.Time) float64) {
 	for at := w.From; at.Before(w.To); at = at.Add(w.Step) {
 		if v := value(at); v >= 0 {
@@ -98,7 +98,7 @@ func series(w *usage.Window, gpu string, s usage.Signal, value func(at time.Time
 
 func always(v float64) func(time.Time) float64 { return func(time.Time) float64 { return v } }
 
-// priced fixes the costs of the resources as they are, whatever changes later.
+// priced fixes the present costs of the resources.
 func (f *fixture) priced() {
 	aws.Attach(f.Resources)
 	f.Charges = ledger.RunRates(f.Resources, f.Prices)
@@ -162,8 +162,8 @@ func checkShape(t testing.TB, f Finding) {
 	}
 }
 
-// show prints findings for comparison, in order of rule and resource: rule,
-// resource, saving ("<=" a bound, "?" not known), and waste where it differs.
+// show formats findings by rule and resource: rule, resource, saving ("<=" for a bound, "?" for
+// unknown), and waste if it differs.
 func show(found []Finding) []string {
 	out := []string{}
 	for _, f := range found {
@@ -198,7 +198,7 @@ func show(found []Finding) []string {
 	return out
 }
 
-// scenario is one named account with its expected findings.
+// scenario is an account with its expected findings.
 type scenario struct {
 	name  string
 	build func(f *fixture)

@@ -18,35 +18,34 @@ import (
 )
 
 const (
-	// servingWindow is how long serving is looked at before machines are taken away: its
-	// load follows the days of the week.
+	// servingWindow is the minimum observed time before removing machines: load follows the days of
+	// the week.
 	servingWindow = 7 * day
-	// saturated is the load, in percent, over which serving has no room for a rise and its
-	// latency grows fast.
+	// saturated is the load, in percent, above which serving has no headroom and latency rises
+	// steeply.
 	saturated = 100 * capacity.CrowdedAbove
-	// servingRoom is the memory that is kept free when work moves together.
-	servingRoom = 0.2
+	// servingHeadroom is the share of memory kept free when work is consolidated.
+	servingHeadroom = 0.2
 )
 
-// fleetKey identifies machines that serve together.
+// fleetKey identifies machines of one fleet.
 type fleetKey struct {
 	cloud, account, region, machine, market string
 	owner                                   inventory.Owner
 }
 
-// servers are machines that serve together: of one owner, purpose and type.
+// servers is a fleet: serving machines of one owner, purpose and type.
 type servers struct {
-	// members work; those that idle have findings of their own. They are in order of their
-	// load, the least first.
+	// members are the busy machines, least loaded first; idle ones have their own findings.
 	members []*member
 	gpus    int // of each machine
-	// load is the sum of the GPUs' p95, in percent of one GPU; coverage the least of any.
+	// load is the sum of the GPUs' p95 in percent of one GPU, coverage the minimum coverage of any.
 	load, coverage float64
-	// device is the memory of a GPU and peak the most that one had in use, in bytes; peaks
-	// is the sum over GPUs. They mean nothing unless memory is set.
+	// device is the memory of a GPU, peak the maximum in use on one GPU, both in bytes; peaks is
+	// the sum over GPUs. They are valid only if memory is set.
 	device, peak, peaks float64
 	memory              bool
-	// least is how many machines have to stay, whatever the load.
+	// least is the minimum number of machines regardless of load.
 	least int
 }
 
@@ -56,7 +55,7 @@ type member struct {
 	load float64
 }
 
-// fleetOf returns the fleet of a serving machine; nil if it serves nothing, or if a member was not
+// fleetOf returns the fleet of a serving machine; nil if it does not serve, or if a member was not
 // measured.
 func (x *Index) fleetOf(s *Subject) *servers {
 	if x.fleets == nil {
@@ -76,7 +75,7 @@ func (x *Index) fleetOf(s *Subject) *servers {
 	return f
 }
 
-// servingKey returns the fleet that a machine is in, if it serves.
+// servingKey returns the fleet of a machine, if it serves.
 func servingKey(s *Subject) (fleetKey, bool) {
 	i, ok := s.Detail.(*inventory.Instance)
 	if !ok || s.Kind != inventory.KindInstance || s.State != inventory.StateRunning ||
@@ -86,7 +85,7 @@ func servingKey(s *Subject) (fleetKey, bool) {
 	return fleetKey{s.Cloud, s.Account, s.Region, s.Type, string(i.Market), s.Owner}, true
 }
 
-// enlist adds a machine to its fleet. One that was not measured makes its fleet unknown.
+// enlist adds a machine to its fleet. An unmeasured machine makes its fleet unknown.
 func (x *Index) enlist(s *Subject) {
 	k, ok := servingKey(s)
 	if !ok {
@@ -100,7 +99,7 @@ func (x *Index) enlist(s *Subject) {
 			memory: m.AcceleratorMemoryMiB > 0, least: 1,
 		}
 		if s.Owner.InProduction() {
-			f.least = 2 // one may fail
+			f.least = 2 // for redundancy
 		}
 		x.fleets[k] = f
 	}
@@ -140,26 +139,25 @@ func (x *Index) enlist(s *Subject) {
 	})
 }
 
-// Fleet are machines that serve together: of one owner, purpose, type and region.
+// Fleet is a set of machines that serve together: of one owner, purpose, type and region.
 type Fleet struct {
-	// Resource is one of them, Machines how many work.
+	// Resource is one of the machines, Machines the number of busy ones.
 	Resource *inventory.Resource
 	Machines int
-	// Load is the sum of their p95 utilization, in machines: 1.5 is one and a half at work.
+	// Load is the sum of their p95 utilization in machines: 1.5 is one and a half busy machines.
 	Load float64
-	// Short is set where a machine has samples of less than the week that scaling in needs.
+	// Short is true if a machine has less than the week of samples required for scaling in.
 	Short bool
 
 	servers *servers
 }
 
-// Needed returns how many machines carry the load at a target, a share over 0 and at most 1, with
-// all of their memory and two in production. A fleet within the usual band stays as it is for the
-// target in the middle of the band.
+// Needed returns the number of machines that carry the load at a target share, over 0 and at most
+// 1, with all of their memory, and at least two in production. A fleet within the usual band is
+// left unchanged for a target in the middle of the band.
 func (f Fleet) Needed(target float64) int { return f.servers.planned(target * 100) }
 
-// Fleets returns the serving fleets of an account of which every member was measured, in
-// the order of their resources.
+// Fleets returns the completely measured serving fleets of an account, ordered by resource.
 func Fleets(a *Account, t Thresholds) ([]Fleet, error) {
 	t, err := t.withDefaults()
 	if err != nil {
@@ -169,31 +167,31 @@ func Fleets(a *Account, t Thresholds) ([]Fleet, error) {
 	var out []Fleet
 	for i := range x.subjects {
 		s := &x.subjects[i]
-		if f := x.fleetOf(s); f != nil && f.spokesman() == s {
+		if f := x.fleetOf(s); f != nil && f.representative() == s {
 			out = append(out, Fleet{s.Resource, len(f.members), f.load / 100 / float64(f.gpus), f.short(), f})
 		}
 	}
 	return out, x.err
 }
 
-// spokesman returns the member that carries the findings of the fleet.
-func (f *servers) spokesman() *Subject {
+// representative returns the member that carries the findings of the fleet.
+func (f *servers) representative() *Subject {
 	return slices.MinFunc(f.members, func(a, b *member) int { return inventory.CompareRefs(a.ref, b.ref) }).Subject
 }
 
-// percent is the load of the fleet, of all its GPUs.
+// percent returns the load of the fleet in percent of all its GPUs.
 func (f *servers) percent() float64 { return f.load / float64(f.gpus*len(f.members)) }
 
-// atLeast rounds up, with a hair of tolerance for binary fractions.
+// atLeast rounds up, with a tolerance for binary fractions.
 func atLeast(v float64) int { return int(math.Ceil(v*(1-1e-9) - 1e-9)) }
 
-// short reports whether a member has samples of less than a week.
+// short reports whether a member has less than a week of samples.
 func (f *servers) short() bool {
 	return slices.ContainsFunc(f.members, func(m *member) bool { return !Spans(m.Window, servingWindow) })
 }
 
-// planned is how many machines the fleet is to have for a target in percent: those it has where
-// the target is the middle of the usual band and the load is within the band.
+// planned returns the target number of machines for a utilization in percent: the present number if
+// the target is the middle of the usual band and the load is within it.
 func (f *servers) planned(target float64) int {
 	if load := f.percent() / 100; target == 100*capacity.DefaultTarget &&
 		load >= capacity.BandLow && load <= capacity.BandHigh {
@@ -202,23 +200,23 @@ func (f *servers) planned(target float64) int {
 	return f.needed(target)
 }
 
-// needed returns the number of machines that carry the load at the target, with all of its memory
-// if that was measured: the work of removed machines has to fit on the others.
+// needed returns the number of machines that carry the load at the target and, if measured, hold
+// all of its memory, so that the work of removed machines fits on the others.
 func (f *servers) needed(target float64) int {
 	n := max(f.least, atLeast(f.load/target/float64(f.gpus)))
 	if f.memory {
-		n = max(n, atLeast(f.peaks*(1+servingRoom)/f.device/float64(f.gpus)))
+		n = max(n, atLeast(f.peaks*(1+servingHeadroom)/f.device/float64(f.gpus)))
 	}
 	return n
 }
 
-// shared is how the work of a fleet runs in MIG instances, one for each GPU of now.
+// shared is a placement of a fleet's work in MIG instances, one for each GPU it uses now.
 type shared struct {
 	layout         string // "3g.20gb at 0 and 4"
 	gpus, machines int
 }
 
-// share finds how many of the fleet's processes fit on one GPU side by side.
+// share finds how many of the fleet's processes fit on one GPU in MIG instances.
 func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	model, err := mig.ModelNamed(accelerator)
 	if err != nil || !f.memory {
@@ -226,7 +224,7 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	}
 	slices := max(1, atLeast(f.percent()/target*float64(model.ComputeSlices)))
 	r, err := mig.Pack(context.Background(), mig.Fleet{{Model: model, Count: 1}}, []mig.Workload{{
-		Name: "replica", MemoryGiB: f.peak * (1 + servingRoom) / (1 << 30), ComputeSlices: slices,
+		Name: "replica", MemoryGiB: f.peak * (1 + servingHeadroom) / (1 << 30), ComputeSlices: slices,
 		Count: model.ComputeSlices,
 	}}, mig.Options{})
 	if err != nil || len(r.GPUs) != 1 || len(r.GPUs[0].Placements) < 2 {
@@ -237,7 +235,7 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	for _, p := range r.GPUs[0].Placements {
 		starts = append(starts, plain.Number(float64(p.Start), 0))
 		if p.Profile != profile {
-			return shared{}, false // identical work takes identical instances
+			return shared{}, false // identical work needs identical instances
 		}
 	}
 	k, all := len(starts), f.gpus*len(f.members)
@@ -248,15 +246,15 @@ func (f *servers) share(accelerator string, target float64) (shared, bool) {
 	return s, true
 }
 
-// inferenceFleet finds machines that serve together far under their target: how many fewer
-// do, and how their work shares GPUs where each process has to stay apart.
+// inferenceFleet finds fleets far below their target utilization: the number of machines that
+// suffices, and how their work can share GPUs if each process must stay separate.
 func inferenceFleet(x *Index, f *servers) *Draft {
 	target, n := x.Thresholds.InferenceTarget, len(f.members)
 	needed := f.planned(target)
 	if n < 2 || needed >= n || f.short() {
 		return nil
 	}
-	s := f.spokesman()
+	s := f.representative()
 	d := &Draft{Finding: Finding{
 		Confidence: Medium,
 		Because: plain.Count(n, "machine") + " serve at " + plain.Percent(f.percent(), 0) + ": " + plain.Number(
@@ -278,7 +276,7 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 		d.Evidence = append(d.Evidence, usage.Fact("mig_layout", mig.layout, "MIG geometry"),
 			usage.Fact("mig_gpus", plain.Decimal(float64(mig.gpus), 0), "computed"),
 			usage.Fact("mig_machines", plain.Decimal(float64(mig.machines), 0), "computed"))
-		// What the fleet gives up by its size, MIG does not save again.
+		// MIG cannot save again what the smaller fleet saves.
 		if month, unpriced := x.Cost(s, ledger.Compute); unpriced == "" && mig.machines < needed {
 			d.Evidence = append(d.Evidence,
 				Priced("mig_saves_more_monthly_usd", x.amount(month.Mul(int64(needed-mig.machines), 1)),
@@ -304,8 +302,7 @@ func inferenceFleet(x *Index, f *servers) *Draft {
 	return d
 }
 
-// group is the Auto Scaling group that all machines of the fleet are in; empty where there
-// is none.
+// group returns the Auto Scaling group of all machines of the fleet, or "".
 func (f *servers) group() string {
 	name := groupOf(f.members[0].Subject)
 	if slices.ContainsFunc(f.members, func(m *member) bool { return groupOf(m.Subject) != name }) {
@@ -335,10 +332,10 @@ func (f *servers) evidence(s *Subject) []usage.Evidence {
 	return out
 }
 
-// inferenceSaturated warns of serving machines with no room for a rise.
+// inferenceSaturated warns of serving machines without headroom.
 func inferenceSaturated(x *Index, s *Subject) *Draft {
 	f := x.fleetOf(s)
-	if f == nil || f.spokesman() != s || f.percent() <= saturated {
+	if f == nil || f.representative() != s || f.percent() <= saturated {
 		return nil
 	}
 	n := len(f.members)
@@ -366,7 +363,7 @@ func inferenceSaturated(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// saturatedEndpoint warns of an endpoint whose machines have no room for a rise.
+// saturatedEndpoint warns of an endpoint whose machines have no headroom.
 func saturatedEndpoint(x *Index, s *Subject) *Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
 	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless ||

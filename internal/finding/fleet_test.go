@@ -31,7 +31,7 @@ func serving(f *fixture, n int, machine string, gpus int, util, memory float64,
 	}
 }
 
-// TestServingFleets: fleets are judged together, by load and memory.
+// TestServingFleets checks that fleets are judged as a whole, by load and memory.
 func TestServingFleets(t *testing.T) {
 	owned := func(team, environment string) func(*inventory.Resource, *inventory.Instance) {
 		return func(r *inventory.Resource, _ *inventory.Instance) {
@@ -41,8 +41,8 @@ func TestServingFleets(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		build func(f *fixture)
-		// machines that would do, for how many of the fleet's machines a month is saved, and
-		// the layout; "" for no finding about a fleet.
+		// the required machines, the number of machines whose monthly cost is saved, and the
+		// layout; "" for no finding about a fleet
 		needed string
 		gone   int64
 		layout string
@@ -119,9 +119,10 @@ func TestServingFleets(t *testing.T) {
 	}
 }
 
-// TestSharingSavesOnWhatScalingLeaves: 40 replicas of 13 GiB at 20% are two to a GPU of 40 GiB, so
-// that three machines of eight GPUs do. The fleet needs two at its target: MIG saves nothing more.
-func TestSharingSavesOnWhatScalingLeaves(t *testing.T) {
+// TestSharingDoesNotOverlapScaling: 40 replicas of 13 GiB at 20% fit two to a GPU of 40 GiB, on
+// three machines of eight GPUs. At its target the fleet needs two machines, so MIG saves nothing
+// more.
+func TestSharingDoesNotOverlapScaling(t *testing.T) {
 	f := newFixture(t)
 	serving(f, 5, "p4d.24xlarge", 8, 20, 13)
 	got := only(t, f.evaluate(), "inference-overprovisioned")
@@ -139,7 +140,7 @@ func TestSharingSavesOnWhatScalingLeaves(t *testing.T) {
 	}
 }
 
-// TestSaturatedServing: over 85% machines are added, and no more is saved.
+// TestSaturatedServing checks that over 85% load machines are added and nothing is saved.
 func TestSaturatedServing(t *testing.T) {
 	for _, tc := range []struct {
 		util float64
@@ -173,8 +174,8 @@ func TestSaturatedServing(t *testing.T) {
 	}
 }
 
-// TestFleetsAgreeWithFindings: the planner of serving fleets and the finding name the same size at
-// the usual target, and a fleet that the planner leaves alone has no finding.
+// TestFleetsAgreeWithFindings checks that the planner of serving fleets and the finding agree on
+// the size at the usual target, and that an unchanged fleet has no finding.
 func TestFleetsAgreeWithFindings(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -14,12 +14,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// bandwidthKept is the share of the memory bandwidth that a newer machine must offer: work that is
-// bound by memory must not become slower. A tenth less is within the difference between stated and
-// reached bandwidth.
-const bandwidthKept = 0.9
+// minBandwidthShare is the minimum share of the memory bandwidth that a newer machine must offer, so
+// that memory-bound work does not slow down. A tenth less is within the difference between stated
+// and achieved bandwidth.
+const minBandwidthShare = 0.9
 
-// device is a machine with the combined figures of its accelerators.
+// device is a machine with the combined specifications of its accelerators.
 type device struct {
 	price.Machine
 	accelerator       price.Accelerator
@@ -42,15 +42,15 @@ type successor struct {
 	device
 	from         device
 	list, hourly money.Amount
-	// smallerHost says that the machine has fewer CPUs or less memory of its own.
+	// smallerHost is true if the machine has fewer CPUs or less host memory.
 	smallerHost bool
 	found       bool
 }
 
-// successorOf returns the cheapest newer machine of the same cloud and kind of
-// accelerator in a region that has at least the accelerators' throughput and memory, each and
-// together, nearly their bandwidth, and a price at least a tenth lower; one whose
-// host is smaller only if there is no other.
+// successorOf returns the cheapest newer machine of the same cloud and kind of accelerator in a
+// region with at least the throughput and memory of the accelerators, each and in total, nearly
+// their bandwidth, and a price at least a tenth lower. One with a smaller host is returned only if
+// there is no other.
 func (x *Index) successorOf(machineType, region string) successor {
 	key := [2]string{machineType, region}
 	if s, ok := x.successors[key]; ok {
@@ -87,7 +87,7 @@ func (x *Index) findSuccessor(machineType, region string) (best successor) {
 			c.Arch != from.Arch ||
 			c.tflops < from.tflops || c.memoryMiB < from.memoryMiB ||
 			c.AcceleratorMemoryMiB < from.AcceleratorMemoryMiB ||
-			c.bandwidth < bandwidthKept*from.bandwidth {
+			c.bandwidth < minBandwidthShare*from.bandwidth {
 			continue
 		}
 		hourly, err := x.onDemandPrice(c.Type, region)
@@ -104,7 +104,7 @@ func (x *Index) findSuccessor(machineType, region string) (best successor) {
 	return best
 }
 
-// devices are the accelerated machine types of the book, in a fixed order.
+// devices returns the machine types with accelerators in a fixed order.
 func (x *Index) devices() []device {
 	if x.accelerated == nil && x.account.Prices != nil {
 		x.accelerated = []device{}
@@ -171,7 +171,7 @@ func generationOld(x *Index, s *Subject) *Draft {
 	}
 	d.ClaimShare(s, ledger.Compute, int64(n.list-n.hourly), int64(n.list), SavingsOnly)
 	for i := range d.claims {
-		d.claims[i].instead = true // it is changed to one type, not to two
+		d.claims[i].instead = true // the machine is changed to one type, not two
 	}
 	return d
 }

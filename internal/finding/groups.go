@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// autoscalingSticky finds groups that want more machines than their minimum while
-// some of them do nothing: demand fell and the group did not follow. It claims as
-// many idle members as the group may lose; each member's own finding comes first.
+// autoscalingSticky finds groups with a desired capacity above their minimum and idle members:
+// demand fell and the group did not follow. It claims as many idle members as the group may lose;
+// each member's own finding comes first.
 func autoscalingSticky(x *Index, s *Subject) *Draft {
 	g, ok := s.Detail.(*inventory.AutoScalingGroup)
 	if !ok || g.Desired <= g.Min {
@@ -62,8 +62,8 @@ func autoscalingSticky(x *Index, s *Subject) *Draft {
 	if w := s.Window; w != nil {
 		if st := w.Machine.Stats(usage.Capacity); x.Covered(w, st) {
 			d.Evidence = append(d.Evidence, Sampled("capacity_min", plain.Decimal(st.Min, 0), w, st))
-			// A group that was small within the window did scale: its desired size now may be
-			// today's demand.
+			// A group that was smaller within the window does scale, so its desired capacity may be
+			// the present demand.
 			if st.Min < float64(g.Desired) {
 				d.Confidence = Medium
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// JudgedIdle says whether a running machine's verdict can carry a finding: it was
-// judged, it is old enough, and enough of its window was measured.
+// JudgedIdle reports whether a running machine's verdict can support a finding: it was judged, is
+// old enough, and its window is sufficiently covered.
 func (x *Index) JudgedIdle(s *Subject) bool {
 	if s.State != inventory.StateRunning || !s.Judged || s.Duty.State == duty.Unknown ||
 		s.Duty.Coverage < x.Thresholds.Coverage {
@@ -84,8 +84,7 @@ func gpuInstanceIdle(x *Index, s *Subject) *Draft {
 	return x.endInstance(s)
 }
 
-// gpuHeld finds accelerated machines whose memory or sessions are held while
-// nothing computes.
+// gpuHeld finds accelerated machines with allocated memory or open sessions but no computation.
 func gpuHeld(x *Index, s *Subject) *Draft {
 	if s.Size.GPUs.Or(0) == 0 || !x.JudgedIdle(s) || s.Duty.State != duty.Held || x.unasked(s) != nil {
 		return nil
@@ -116,8 +115,8 @@ func instanceIdle(x *Index, s *Subject) *Draft {
 	return nil
 }
 
-// endInstance is the finding that a machine does nothing: its compute is waste and
-// is saved when it is stopped; its disks go on costing.
+// endInstance returns the finding that a machine is idle: its compute is waste and is saved by
+// stopping it; its disks still cost.
 func (x *Index) endInstance(s *Subject) *Draft {
 	d := &Draft{Finding: Finding{
 		Confidence: High,
@@ -140,12 +139,12 @@ func (x *Index) endInstance(s *Subject) *Draft {
 		d.Because = "nothing computes for " + plain.Duration(s.Duty.Duration)
 	}
 	d.ClaimShare(s, ledger.Compute, 1, 1, WasteAndSavings)
-	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings) // addresses that it is lent while it runs
+	d.ClaimShare(s, ledger.Network, 1, 1, WasteAndSavings) // addresses assigned while it runs
 	return d
 }
 
-// ending returns the least harmful fix that ends a machine's compute: members of a group through
-// the group, ephemeral machines by terminating, all others by stopping.
+// ending returns the least harmful fix that ends a machine's compute: group members through the
+// group, ephemeral machines by termination, all others by stopping.
 func (x *Index) ending(s *Subject) Fix {
 	d, _ := s.Detail.(*inventory.Instance)
 	if d == nil {
@@ -164,7 +163,7 @@ func (x *Index) ending(s *Subject) Fix {
 		}, UndoPartial
 		f.Note = "a member of Auto Scaling group " + groupOf(s) +
 			": ended only through the group, which becomes one smaller; its disks end with it"
-	case warning != "": // people may depend on it: nothing harder than a stop
+	case warning != "": // people may depend on it: at most stop it
 	case d.Market == inventory.Spot:
 		f.Change.Verb, f.Undo, f.Note = change.Terminate, UndoNone,
 			"refused while its disks hold unsaved data; a spot machine may not come back"
@@ -185,7 +184,7 @@ func (x *Index) ending(s *Subject) Fix {
 	return f
 }
 
-// groupOf is the Auto Scaling group of a machine; empty for one that has none.
+// groupOf returns the Auto Scaling group of a machine, or "".
 func groupOf(s *Subject) string {
 	if s.Manager.Kind != inventory.ManagerAutoScaling {
 		return ""
@@ -201,8 +200,8 @@ func restart(s *Subject) string {
 	return ""
 }
 
-// losesLocalDisks notes on a fix that stops a machine that the data on its local disks is lost,
-// which no undo brings back.
+// losesLocalDisks notes on a fix that stops a machine that the data on local disks is lost
+// permanently.
 func losesLocalDisks(f *Fix, size inventory.Size) {
 	gb := size.InstanceStorageGB.Or(0)
 	if gb <= 0 {
@@ -214,8 +213,8 @@ func losesLocalDisks(f *Fix, size inventory.Size) {
 	}
 }
 
-// holdsPersistent says whether termination would delete a disk that is declared
-// persistent or kept, or one of which nothing is known.
+// holdsPersistent reports whether termination would delete a disk that is declared persistent or
+// kept, or is undeclared.
 func (x *Index) holdsPersistent(s *Subject, d *inventory.Instance) bool {
 	for _, disk := range d.Disks {
 		if !disk.DeleteOnTermination {
@@ -230,8 +229,8 @@ func (x *Index) holdsPersistent(s *Subject, d *inventory.Instance) bool {
 	return false
 }
 
-// instanceOverdue warns of transient training machines that run past the dead
-// man's switch. It claims no waste: whether they idle is another rule's matter.
+// instanceOverdue warns of transient training machines that exceed the time limit. It claims no
+// waste: idleness is another rule.
 func instanceOverdue(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Lifetime != inventory.Ephemeral || s.Purpose != inventory.Training {
 		return nil
@@ -260,7 +259,7 @@ func instanceOverdue(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// overdueLimit names the limit of transient training, and says whether a person set it.
+// overdueLimit describes the time limit of transient training and whether a person set it.
 func (t *Thresholds) overdueLimit() string {
 	whose := "your"
 	if t.OverdueAge == DefaultThresholds().OverdueAge {
@@ -269,8 +268,8 @@ func (t *Thresholds) overdueLimit() string {
 	return whose + " thresholds.overdue_age is " + plain.Duration(t.OverdueAge)
 }
 
-// instanceStopped finds machines that have been stopped for so long that their
-// disks are paid for nothing. Their addresses are findings of their own.
+// instanceStopped finds machines stopped for so long that paying for their disks is pointless.
+// Their addresses have their own findings.
 func instanceStopped(x *Index, s *Subject) *Draft {
 	stopped, known := x.since(s)
 	if s.State != inventory.StateStopped || !known || stopped < x.Thresholds.StoppedAge {
@@ -328,9 +327,8 @@ func instanceStopped(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// quietGPUs says whether every GPU of a window has been at 0 without a missing
-// point for at least d, and for how long. It is unknown, and so false, where a GPU
-// has no samples or its newest sample is old.
+// quietGPUs returns for how long every GPU of a window has been at 0 without a gap, and whether
+// that is at least d. It is false if a GPU has no samples or its newest sample is old.
 func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duration, bool) {
 	if !speaksForAll(w, n) {
 		return 0, false
@@ -353,8 +351,8 @@ func (x *Index) quietGPUs(w *usage.Window, n int, d time.Duration) (time.Duratio
 	return least, least >= d
 }
 
-// prepares says whether a training run whose GPUs rest may be preparing data: its
-// CPUs work, or on an on-premises machine are not known to rest.
+// prepares reports whether a training run with idle GPUs may be preparing data: its CPUs work, or
+// on an on-premises machine are unmeasured.
 func (x *Index) prepares(s *Subject) bool {
 	w := s.Window
 	cpu := w.Machine.Stats(usage.CPUUtil)
@@ -365,7 +363,7 @@ func (x *Index) prepares(s *Subject) bool {
 	return err == nil && newest >= usage.PreparingCPU
 }
 
-// stalled is the finding that a training run computes nothing any more.
+// stalled returns the finding that a training run has stopped computing.
 func (x *Index) stalled(s *Subject, gpus int) *Draft {
 	w := s.Window
 	quiet, ok := x.quietGPUs(w, gpus, x.Thresholds.TrainingStalled)
@@ -387,7 +385,7 @@ func (x *Index) stalled(s *Subject, gpus int) *Draft {
 	return d
 }
 
-// standstill finds training that computes and makes no progress: its duty is stalled.
+// standstill finds training that computes without progress: its duty is stalled.
 func (x *Index) standstill(s *Subject) *Draft {
 	if !s.Judged || s.Duty.State != duty.Stalled || s.Duty.Duration < x.Thresholds.TrainingStalled {
 		return nil
@@ -404,13 +402,13 @@ func share(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// Computed says whether any GPU of a window ever computed.
+// Computed reports whether any GPU of a window ever computed.
 func Computed(w *usage.Window) bool {
 	return slices.ContainsFunc(w.GPUTracks(), (*usage.Track).ShowsCompute)
 }
 
-// instanceStalled finds training machines that were busy and compute nothing any
-// more. Machines that are idle or held as a whole are other rules' findings.
+// instanceStalled finds training machines that were busy and stopped computing. Machines that are
+// idle or held are left to other rules.
 func instanceStalled(x *Index, s *Subject) *Draft {
 	n := s.Size.GPUs.Or(0)
 	if s.State != inventory.StateRunning || s.Purpose != inventory.Training || n == 0 {
@@ -420,7 +418,7 @@ func instanceStalled(x *Index, s *Subject) *Draft {
 		return nil
 	}
 	if !Computed(s.Window) {
-		return nil // no run has begun: whether it idles is another rule's matter
+		return nil // no run has begun: idleness is another rule
 	}
 	d := x.standstill(s)
 	if d == nil {
@@ -434,14 +432,14 @@ func instanceStalled(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// jobStalled finds managed training jobs that compute nothing any more.
+// jobStalled finds managed training jobs that stopped computing.
 func jobStalled(x *Index, s *Subject) *Draft {
 	n := s.Size.GPUs.Or(0)
 	if s.State != inventory.StateRunning || n == 0 {
 		return nil
 	}
 	if j, ok := s.Detail.(*inventory.TrainingJob); !ok || (j.Count > 1 && (s.Window == nil || !s.Window.Aggregated)) {
-		return nil // one host's metrics do not speak for the others
+		return nil // the metrics of one host are no evidence for the others
 	}
 	d := x.standstill(s)
 	if d == nil {

@@ -15,38 +15,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Subject is a resource with all that is known of it, found once.
+// Subject is a resource with everything known about it.
 type Subject struct {
 	*inventory.Resource
-	// Charges are its meters; Window holds its measurements, nil if there are none.
+	// Charges are those of its meters; Window holds its measurements, nil if there are none.
 	Charges []ledger.Charge
 	Window  *usage.Window
-	// Duty is its verdict over the window; it means nothing unless it was Judged.
+	// Duty is its verdict over the window, valid only if Judged.
 	Duty   duty.Verdict
 	Judged bool
 
 	ref    inventory.Ref
-	at     int32 // its place in Index.subjects
-	meters int32 // the place of its first charge among all meters
+	at     int32 // the position in Index.subjects
+	meters int32 // the position of its first charge among all meters
 }
 
-// scoped is an identifier that other resources of the same account and region
-// refer to.
+// scoped is an identifier that is unique within an account and region.
 type scoped struct{ cloud, account, region, id string }
 
 func scope(r *inventory.Resource, id string) scoped {
 	return scoped{r.Cloud, r.Account, r.Region, id}
 }
 
-// everywhere is an identifier that resources of any account of a region refer to.
+// everywhere is an identifier that is unique within a region over all accounts.
 func everywhere(r *inventory.Resource, id string) scoped {
 	return scoped{cloud: r.Cloud, region: r.Region, id: id}
 }
 
-// Index is an account arranged for the rules: every relation between resources is
-// looked up, none is searched.
+// Index is an account indexed for the rules, so that relations between resources are looked up, not
+// searched.
 type Index struct {
-	// Now is when the account is judged, Thresholds by which lines.
+	// Now is the time of judgment.
 	Now        time.Time
 	Thresholds Thresholds
 
@@ -57,18 +56,18 @@ type Index struct {
 	subjects []Subject
 	byRef    map[inventory.Ref]int32
 	meters   int32
-	// chains are the snapshots of each volume that share blocks.
+	// chains are the snapshots of each volume, which share blocks.
 	chains map[scoped][]int32
-	// oldChains says of the chains that were asked for whether all of each is old.
+	// oldChains caches whether all snapshots of a chain are old.
 	oldChains map[scoped]bool
-	// launched are the images that an instance was made from, in whichever account:
-	// images are shared, and their identifiers unique in a region.
+	// launched are the images of running instances in any account: images are shared, and their IDs
+	// unique in a region.
 	launched map[scoped]bool
-	// buckets are the buckets by cloud and name, which is unique in a cloud.
+	// buckets indexes buckets by cloud and name, which is unique in a cloud.
 	buckets map[[2]string]int32
-	// readers are the known uses of their data, by cloud and name.
+	// readers are the known readers of buckets, by cloud and name.
 	readers map[[2]string][]Reader
-	// byID are the resources by cloud and identifier, once a bill asks for them.
+	// byID indexes resources by cloud and identifier, built when a bill needs it.
 	byID  map[scoped][]int32
 	cover coverage
 	types map[string]machine
@@ -76,13 +75,13 @@ type Index struct {
 	// cheaper newer ones, by type and region.
 	accelerated []device
 	successors  map[[2]string]successor
-	// sized is the advice on the machine that was asked for last.
-	sized sizing
-	// forSale are the machines with accelerators that are for sale; see offers.
-	forSale *rightsize.Offers
-	// families are the running and reserved machines of each family; see familyUses.
+	// lastSizing caches the advice on the last machine.
+	lastSizing sizing
+	// saleOffers caches the accelerated machines for sale; see offers.
+	saleOffers *rightsize.Offers
+	// families caches the running and reserved machines of each family; see familyUses.
 	families map[[3]string]map[string]*familyUse
-	// fleets are the machines that serve together; see fleetOf.
+	// fleets holds the serving fleets; see fleetOf.
 	fleets map[fleetKey]*servers
 	drafts []*Draft
 	err    error
@@ -94,7 +93,7 @@ type machine struct {
 	known bool
 }
 
-// newIndex arranges an account. Resources that are listed twice count once.
+// newIndex indexes an account. Duplicate resources count once.
 func newIndex(a *Account, t Thresholds, required []string) *Index {
 	x := &Index{
 		account: a, Now: a.Now, Thresholds: t, required: required, byKind: byKind(a.Rules),
@@ -121,8 +120,8 @@ func newIndex(a *Account, t Thresholds, required []string) *Index {
 	return x
 }
 
-// inOrder returns the resources that are not nil by reference, equal ones in the order in
-// which they were listed. Places are sorted, because a subject is large to move.
+// inOrder returns the non-nil resources by reference; equal ones keep their order. It sorts
+// positions, because a subject is large.
 func inOrder(all []*inventory.Resource) []*inventory.Resource {
 	places := make([]int32, 0, len(all))
 	for i, r := range all {
@@ -147,7 +146,7 @@ func inOrder(all []*inventory.Resource) []*inventory.Resource {
 	return sorted
 }
 
-// relate enters the relations of s to others.
+// relate records the relations of s.
 func (x *Index) relate(s *Subject) {
 	switch d := s.Detail.(type) {
 	case *inventory.Instance:
@@ -167,7 +166,7 @@ func (x *Index) relate(s *Subject) {
 	}
 }
 
-// near returns the resource of a kind with that id in the account and region of r.
+// near returns the resource of a kind and ID in the account and region of r.
 func (x *Index) near(r *inventory.Resource, k inventory.Kind, id string) (*Subject, bool) {
 	i, ok := x.byRef[inventory.Ref{Cloud: r.Cloud, Account: r.Account, Region: r.Region, Kind: k, ID: id}]
 	if !ok {
@@ -176,7 +175,7 @@ func (x *Index) near(r *inventory.Resource, k inventory.Kind, id string) (*Subje
 	return &x.subjects[i], true
 }
 
-// read says whether a kind could be listed in the account and region of r.
+// read reports whether a kind could be listed in the account and region of r.
 func (x *Index) read(r *inventory.Resource, k inventory.Kind) bool {
 	return len(x.account.Unread) == 0 || !x.account.Unread[r.Account+"/"+r.Region+"/"+string(k)]
 }
@@ -204,8 +203,7 @@ func (x *Index) machine(t string) (price.Machine, bool) {
 	return m.Machine, m.known
 }
 
-// machineOf returns a machine for the planners: the entry of the book for its type, or its known
-// size.
+// machineOf returns a machine for the planners: the book's entry for its type, or its known size.
 func (x *Index) machineOf(s *Subject) (price.Machine, bool) {
 	if m, ok := x.machine(s.Type); ok {
 		return m, true
@@ -217,14 +215,14 @@ func (x *Index) machineOf(s *Subject) (price.Machine, bool) {
 		InstanceStorageGB: s.Size.InstanceStorageGB.Or(0)}, known
 }
 
-// fail remembers the first error; rules go on and the evaluation ends with it.
+// fail keeps the first error; rules continue, and the evaluation returns it.
 func (x *Index) fail(err error) {
 	if x.err == nil {
 		x.err = err
 	}
 }
 
-// amount unwraps a computed amount.
+// amount unwraps an amount and records its error.
 func (x *Index) amount(a money.Amount, err error) money.Amount {
 	if err != nil {
 		x.fail(err)
@@ -233,7 +231,7 @@ func (x *Index) amount(a money.Amount, err error) money.Amount {
 	return a
 }
 
-// Rate returns a price of the book in a region.
+// Rate returns a price in a region.
 func (x *Index) Rate(item price.Item, region string) (price.Price, error) {
 	if x.account.Prices == nil {
 		return price.Price{}, price.ErrUnpriced
@@ -241,7 +239,7 @@ func (x *Index) Rate(item price.Item, region string) (price.Price, error) {
 	return x.account.Prices.Rate(item, region)
 }
 
-// Managed returns the price of an hour of a managed service's machine.
+// Managed returns the hourly price of a managed service's machine.
 func (x *Index) Managed(service, machineType, region string) (price.Price, error) {
 	if x.account.Prices == nil {
 		return price.Price{}, price.ErrUnpriced
@@ -249,8 +247,8 @@ func (x *Index) Managed(service, machineType, region string) (price.Price, error
 	return x.account.Prices.Managed(service, machineType, region)
 }
 
-// Cost returns the monthly cost of the priced meters of a category, and why the rest has no price,
-// if any has none. An empty category is all of them.
+// Cost returns the monthly cost of the priced meters of a category, and the reason if some meter
+// has no price. An empty category means all.
 func (x *Index) Cost(s *Subject, c ledger.Category) (total money.Amount, unpriced string) {
 	for i := range s.Charges {
 		switch ch := &s.Charges[i]; {
@@ -264,10 +262,10 @@ func (x *Index) Cost(s *Subject, c ledger.Category) (total money.Amount, unprice
 	return total, unpriced
 }
 
-// Age is how long ago s was made, when known.
+// Age returns the time since s was created, if known.
 func (x *Index) Age(s *Subject) (time.Duration, bool) { return s.Age(x.Now) }
 
-// since is how long s has been in its state, when known.
+// since returns how long s has been in its state, if known.
 func (x *Index) since(s *Subject) (time.Duration, bool) {
 	if s.StateSince.IsZero() || s.StateSince.After(x.Now) {
 		return 0, false
@@ -275,13 +273,13 @@ func (x *Index) since(s *Subject) (time.Duration, bool) {
 	return x.Now.Sub(s.StateSince), true
 }
 
-// Covered says whether a signal's samples suffice for a judgement.
+// Covered reports whether a signal's coverage suffices for a verdict.
 func (x *Index) Covered(w *usage.Window, st *usage.Stats) bool {
 	return w != nil && st != nil && w.Coverage(st) >= x.Thresholds.Coverage
 }
 
-// Spans says whether a window is as long as d, give or take the step by which
-// metrics services align windows.
+// Spans reports whether a window is as long as d, within the step by which metrics services align
+// windows.
 func Spans(w *usage.Window, d time.Duration) bool {
 	return w != nil && w.To.Sub(w.From)+2*w.Step >= d
 }

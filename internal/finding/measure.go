@@ -11,8 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// tagMissing finds resources that cost something and lack required tags. Tags that
-// could not be read are not missing.
+// tagMissing finds resources with a cost that lack required tags. Unreadable tags are not missing.
 func tagMissing(x *Index, s *Subject) *Draft {
 	if len(s.Charges) == 0 || s.Kind == inventory.KindCommitment {
 		return nil
@@ -49,15 +48,15 @@ func tagMissing(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// telemetryMissing finds running accelerated machines with unmeasured
-// accelerators. Their cost is neither used nor wasted: it cannot be judged.
+// telemetryMissing finds running accelerated machines with unmeasured accelerators. Their cost is
+// neither used nor wasted, but unknown.
 func telemetryMissing(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
 	if s.State != inventory.StateRunning || (known && n == 0) || (s.Judged && s.Duty.State != duty.Unknown) {
 		return nil
 	}
 	if _, unread := x.account.Unmeasured[s.ref]; unread {
-		return nil // the telemetry may be there
+		return nil // the telemetry may exist
 	}
 	measured, least := 0, 1.0
 	for _, t := range s.Window.GPUTracks() {
@@ -73,8 +72,7 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 		measured = max(measured, n)
 	}
 	if measured >= max(n, 1) && least >= x.Thresholds.Coverage {
-		// The telemetry is there; the window is too short or the samples speak
-		// against each other.
+		// Telemetry exists, but the window is too short or samples contradict each other.
 		return nil
 	}
 	total, _ := x.Cost(s, "compute")
@@ -113,14 +111,14 @@ func telemetryMissing(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// speaksForAll says whether a window's GPU tracks speak for every GPU of a machine
-// that has n: there is one for each, or one that is the maximum over all.
+// speaksForAll reports whether a window covers all n GPUs of a machine: it has one track for each,
+// or one with the maximum over all.
 func speaksForAll(w *usage.Window, n int) bool {
 	tracks := w.GPUTracks()
 	return len(tracks) > 0 && (len(tracks) >= n || (len(w.GPUs) == 0 && w.Aggregated))
 }
 
-// cloudFlag is the flag by which a command reads a cloud other than the default.
+// cloudFlag returns the flag that selects a cloud other than the default.
 func cloudFlag(cloud string) string {
 	switch cloud {
 	case "", "aws":

@@ -9,14 +9,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// wellUsed is the mean utilization, in percent, from which accelerators are well
-// used, so that only a cheaper model makes serving cheaper (the usual line of
-// right-sizing: above 60%).
+// wellUsed is the mean utilization, in percent, from which accelerators count as well used, so that
+// only a cheaper model lowers the cost of serving (the usual limit of right-sizing: above 60%).
 const wellUsed = 60
 
-// modelOptimize advises to look at the model where inference is expensive and its
-// accelerators are well used: smaller machines would not do. What distillation,
-// quantization or batching save depends on the model.
+// modelOptimize advises model optimization if inference is expensive and its accelerators are well
+// used, so that smaller machines do not suffice. The savings of distillation, quantization or
+// batching depend on the model.
 func modelOptimize(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || (s.Kind == inventory.KindInstance && s.Purpose != inventory.Inference) {
 		return nil

@@ -9,10 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// loadBalancerIdle finds load balancers without any target, without a healthy
-// one, or with under 100 requests a day over a week. Requests are published only
-// when there are some; without samples of them, or of healthy targets, their
-// number is unknown.
+// loadBalancerIdle finds load balancers without a target, without a healthy one, or with under 100
+// requests a day over a week. CloudWatch has requests only if there are some; without samples of
+// them, or of healthy targets, their number is unknown.
 func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	lb, ok := s.Detail.(*inventory.LoadBalancer)
 	if !ok || s.State == inventory.StatePending {
@@ -35,7 +34,7 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	case measured && rate >= x.Thresholds.LoadBalancerRequests:
 		return nil
 	case !measured && x.servedLately(s.Window):
-		return nil // without targets it may answer by itself, and unhealthy now need not be unhealthy always
+		return nil // without targets it may respond itself, and targets unhealthy now may recover
 	case targetsKnown && targets == 0:
 		d.Because = "no targets"
 		d.Evidence = []usage.Evidence{Fact(s, "targets", "0")}
@@ -64,8 +63,8 @@ func loadBalancerIdle(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// servedLately says whether any request was seen within the window of the rule,
-// however much of that was measured.
+// servedLately reports whether any request was measured within the window of the rule, at any
+// coverage.
 func (x *Index) servedLately(w *usage.Window) bool {
 	if w == nil {
 		return false
@@ -74,8 +73,7 @@ func (x *Index) servedLately(w *usage.Window) bool {
 	return st != nil && st.Active > 0 && x.Now.Sub(st.LastActive) < x.Thresholds.LoadBalancerWindow
 }
 
-// requestsPerDay returns a balancer's requests a day and their samples; false if they were not
-// measured.
+// requestsPerDay returns a load balancer's requests a day and their samples; false if not measured.
 func (x *Index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
 	if !Spans(w, x.Thresholds.LoadBalancerWindow) {
 		return 0, nil, false
@@ -93,8 +91,7 @@ func (x *Index) requestsPerDay(w *usage.Window) (float64, *usage.Stats, bool) {
 	return 0, nil, false
 }
 
-// addressUnused finds public addresses that are not associated, or with a
-// machine that is stopped.
+// addressUnused finds public addresses that are not associated or belong to a stopped machine.
 func addressUnused(x *Index, s *Subject) *Draft {
 	a, ok := s.Detail.(*inventory.Address)
 	if !ok {

@@ -8,9 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 )
 
-// TestSpotAndSmallerTypeSaveOnWhatIsLeft compares both findings about one machine with the machine
-// that is left when both are carried out: the smaller type on spot, restarts included.
-func TestSpotAndSmallerTypeSaveOnWhatIsLeft(t *testing.T) {
+// TestSpotAndSmallerTypeDoNotOverlap compares the sum of both findings about one machine with
+// the cost of the final machine: the smaller type on spot, restarts included.
+func TestSpotAndSmallerTypeDoNotOverlap(t *testing.T) {
 	f := newFixture(t)
 	r := f.running("i-1", "p4d.24xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
 		r.Purpose, r.Lifetime = inventory.Training, inventory.Ephemeral

@@ -13,31 +13,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// ownersRule is a lifecycle rule as an owner may write it. Zero fields do nothing.
+// ownersRule is a lifecycle rule written by an owner. Zero fields have no effect.
 type ownersRule struct {
 	prefix, tag             string
 	larger, smaller         int64
 	disabled                bool
 	expire, abort           int
-	date                    bool // it expires objects on a date, which is the age of expire
+	date                    bool // it expires objects on a date, at the age expire
 	transitions, noncurrent map[string]int
 	replaced                int
 	newer                   int
 }
 
-// object is a kind of object: the properties that filters select by.
+// object is a kind of object by the properties that filters select.
 type object struct {
 	key, tag string
 	size     int64
 }
 
-// matches says whether a rule's filter selects an object.
+// matches reports whether a rule's filter selects an object.
 func (r *ownersRule) matches(o object) bool {
 	return !r.disabled && strings.HasPrefix(o.key, r.prefix) && (r.tag == "" || r.tag == o.tag) &&
 		(r.larger == 0 || o.size > r.larger) && (r.smaller == 0 || o.size < r.smaller)
 }
 
-// xml writes a rule as S3 returns it.
+// xml formats a rule as S3 returns it.
 func (r *ownersRule) xml(i int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<Rule><ID>owner-%d</ID><Filter><And><Prefix>%s</Prefix>", i, r.prefix)
@@ -84,7 +84,7 @@ func (r *ownersRule) xml(i int) string {
 	return b.String()
 }
 
-// seen is the rule as the inventory has it.
+// seen returns the rule as in the inventory.
 func (r *ownersRule) seen() inventory.LifecycleRule {
 	out := inventory.LifecycleRule{Enabled: !r.disabled, Prefix: r.prefix, Filtered: r.tag != "" || r.larger > 0 ||
 		r.smaller > 0, TransitionDays: r.transitions,
@@ -96,7 +96,7 @@ func (r *ownersRule) seen() inventory.LifecycleRule {
 }
 
 // fate is the effect of lifecycle rules on an object: its class, and whether it is gone, by age in
-// days. Of several rules the shortest expiration counts and the cheapest class (Amazon S3 User
+// days. Of several rules the shortest expiration and the cheapest class apply (Amazon S3 User
 // Guide, "Examples of S3 Lifecycle configurations").
 type fate struct{ current, replaced, upload []string }
 
@@ -135,10 +135,10 @@ func fateOf(rules []ownersRule, o object) (f fate) {
 	return f
 }
 
-// TestProposalsLeaveObjectsOfOtherRulesAlone draws the rules of an owner and the objects of a bucket.
-// No finding puts a rule by which anything that a rule of the owner covers is gone sooner, colder,
-// or moved at all.
-func TestProposalsLeaveObjectsOfOtherRulesAlone(t *testing.T) {
+// TestProposalsRespectOwnersRules generates an owner's rules and a bucket's objects. No
+// proposed rule may expire or move an object earlier, or to a colder class, than a rule of the
+// owner that covers it.
+func TestProposalsRespectOwnersRules(t *testing.T) {
 	tb := t
 	names := []string{"", "data/", "data/raw/", "runs/", "runs/final/", "checkpoints/", "legal/", "tmp/"}
 	tops := []string{"data/", "runs/", "checkpoints/", "legal/", "tmp/"}

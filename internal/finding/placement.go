@@ -16,8 +16,8 @@ func bucketOf(uri string) (string, bool) {
 	return name, ok && name != ""
 }
 
-// instanceAwayFromData finds running machines whose declared data (the tag
-// curfew:data) is in a bucket of another region.
+// instanceAwayFromData finds running machines with declared data (the tag curfew:data) in a bucket
+// of another region.
 func instanceAwayFromData(x *Index, s *Subject) *Draft {
 	if s.State != inventory.StateRunning || s.Tags[inventory.TagDataURI] == "" {
 		return nil
@@ -30,7 +30,7 @@ func dataURIs(tag string) []string {
 	return strings.FieldsFunc(tag, func(c rune) bool { return c == ',' || c == ' ' || c == ';' })
 }
 
-// jobAwayFromData finds training jobs whose inputs lie in another region.
+// jobAwayFromData finds training jobs with inputs in another region.
 func jobAwayFromData(x *Index, s *Subject) *Draft {
 	j, ok := s.Detail.(*inventory.TrainingJob)
 	if !ok || s.State != inventory.StateRunning {
@@ -39,8 +39,8 @@ func jobAwayFromData(x *Index, s *Subject) *Draft {
 	return x.awayFrom(s, j.InputURIs)
 }
 
-// awayFrom is the finding that data is in another region than its compute. What
-// the transfer costs is not known without the traffic.
+// awayFrom returns the finding that data is in another region than its compute. The cost of the
+// transfer is unknown without the traffic.
 func (x *Index) awayFrom(s *Subject, uris []string) *Draft {
 	for _, uri := range uris {
 		name, ok := bucketOf(uri)

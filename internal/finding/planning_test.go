@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// nineToSix is work from 9 to 18 UTC on weekdays.
+// nineToSix is work on weekdays from 9 to 18 UTC.
 func nineToSix(at time.Time) float64 {
 	if h := at.Hour(); h >= 9 && h < 18 && at.Weekday() != time.Saturday && at.Weekday() != time.Sunday {
 		return 60
@@ -23,7 +23,7 @@ func nineToSix(at time.Time) float64 {
 	return 0
 }
 
-// eightHours is work from midnight to 8 UTC on every day.
+// eightHours is work every day from midnight to 8 UTC.
 func eightHours(at time.Time) float64 {
 	if at.Hour() < 8 {
 		return 70
@@ -37,8 +37,8 @@ func TestAlwaysOn(t *testing.T) {
 	}
 	runScenarios(t, []scenario{
 		{
-			// Five days of work from 9 to 18 touch twelve hours a day of the six-hour
-			// parts of a window of two weeks: 60 of 168 hours stay on.
+			// Five days of work from 9 to 18 touch two six-hour parts a day of a window of two
+			// weeks: 60 of 168 hours stay on.
 			name: "nine to six on weekdays, on for 24 hours",
 			build: judged(func(f *fixture) {
 				f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
@@ -46,7 +46,7 @@ func TestAlwaysOn(t *testing.T) {
 			want: []string{"always-on i-1 458.77"},
 		},
 		{
-			// Eight hours a day touch twelve of the six-hour parts: half of the week is off.
+			// Eight hours a day touch two six-hour parts: half of the week is off.
 			name: "an evaluation of 8 hours each night",
 			build: judged(func(f *fixture) {
 				r := f.running("i-1", "g6.2xlarge", func(r *inventory.Resource, _ *inventory.Instance) {
@@ -148,7 +148,7 @@ func TestAlwaysOn(t *testing.T) {
 	})
 }
 
-func TestSchedulesSayWhatAStopLoses(t *testing.T) {
+func TestSchedulesStateLostData(t *testing.T) {
 	f := newFixture(t)
 	f.judge = true
 	f.measured(f.running("i-1", "g6.2xlarge"), 14*day, 1, nineToSix, nineToSix)
@@ -204,7 +204,7 @@ func TestTrainingOnDemand(t *testing.T) {
 	spot, _ := f.Prices.Spot("g6.2xlarge", "us-east-1")
 	month, _ := list.Cost(730, 1)
 	paid, _ := spot.Cost(730, 1)
-	// 0.33 interruptions an hour, each loses at most 10 minutes and takes 10 more.
+	// 0.33 interruptions an hour, each of which loses at most 10 minutes and takes 10 more.
 	factor := (1/0.33 + 1.0/6) * math.Expm1(0.33/6) * 6
 	if want := month - money.Amount(float64(paid)*factor); (got.Savings.Amount-want).Cents() != "0.00" ||
 		got.Waste != 0 || got.Confidence != Medium {
@@ -252,7 +252,7 @@ func TestTrainingOnDemand(t *testing.T) {
 	}
 }
 
-// fresh machines are under the limit of transient training.
+// fresh makes machines younger than the limit of transient training.
 func fresh(r *inventory.Resource, _ *inventory.Instance) { r.CreatedAt = ago(6 * time.Hour) }
 
 func TestStickyGroups(t *testing.T) {

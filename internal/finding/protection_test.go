@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// versioned makes a bucket whose lifecycle is known, empty, and that keeps replaced versions.
+// versioned makes a bucket versioned, with a known empty lifecycle.
 func versioned(b *inventory.Bucket) {
 	b.Versioned, b.MFADelete = inventory.Known(true), inventory.Known(false)
 	b.LifecycleDocument = inventory.Known("")
@@ -36,9 +36,9 @@ func experiments(b *inventory.Bucket) {
 	})
 }
 
-// TestProtectedVersions: what Object Lock, MFA delete and replication keep is neither deleted nor
-// counted. A TiB of the standard class costs $23.55 a month, in the archive $3.69 (0.0036 a GiB,
-// with 40 KiB more for each of 1,000 objects).
+// TestProtectedVersions checks that versions kept by Object Lock, MFA delete or replication are
+// neither deleted nor counted. A TiB of the standard class costs $23.55 a month, in the archive
+// $3.69 (0.0036 a GiB, with 40 KiB more for each of 1,000 objects).
 func TestProtectedVersions(t *testing.T) {
 	bucket := func(change ...func(b *inventory.Bucket)) func(f *fixture) {
 		return func(f *fixture) {
@@ -103,8 +103,8 @@ func TestProtectedVersions(t *testing.T) {
 	})
 }
 
-// TestReportsProtection: a finding names the protection of versions, and the parts of it that were
-// not read.
+// TestReportsProtection checks that a finding names the protection of versions, including parts
+// that could not be read.
 func TestReportsProtection(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
@@ -151,8 +151,8 @@ func TestReportsProtection(t *testing.T) {
 	}
 }
 
-// TestReplacedVersionsAreUpperBound: expired objects of a versioned bucket still cost, so they are
-// no least saving if rules narrowed by tags may act too.
+// TestReplacedVersionsAreUpperBound checks that expired objects of a versioned bucket, which still
+// cost, are not part of the minimum saving if rules restricted by tags may apply too.
 func TestReplacedVersionsAreUpperBound(t *testing.T) {
 	for _, versions := range []bool{false, true} {
 		f := newFixture(t)
@@ -172,9 +172,10 @@ func TestReplacedVersionsAreUpperBound(t *testing.T) {
 	}
 }
 
-// TestProposedRulesRespectProtection draws the protection of a bucket: no rule is proposed that S3
-// refuses, that deletes copies or nothing for its retention, or that moves objects which stay.
-func TestProposedRulesRespectProtection(t *testing.T) {
+// TestProposalsRespectProtection generates the protection of a bucket: no rule may be proposed
+// that S3 refuses, that deletes copies, that has no effect during the retention, or that moves
+// objects meant to stay.
+func TestProposalsRespectProtection(t *testing.T) {
 	tb, put := t, 0
 	rapid.Check(t, func(t *rapid.T) {
 		lock := inventory.ObjectLock{Enabled: rapid.Bool().Draw(t, "locking")}
@@ -240,9 +241,9 @@ func TestProposedRulesRespectProtection(t *testing.T) {
 	}
 }
 
-// TestSmallObjectsStay: where a bucket's setting lets small objects go to the archive, or is not
-// known, the rules for it leave them out; a lifecycle of before 2016 cannot, and gets none.
-func TestSmallObjectsStay(t *testing.T) {
+// TestSmallObjectsAreNotMoved checks that archive rules exclude small objects if the bucket's setting
+// would move them or is unknown; a lifecycle from before 2016 cannot exclude them and gets no rule.
+func TestSmallObjectsAreNotMoved(t *testing.T) {
 	const head = `<LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Rule><ID>theirs</ID>`
 	filters, old := head+
 		`<Filter><Prefix>logs/</Prefix></Filter><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule></LifecycleConfiguration>`,
@@ -286,14 +287,14 @@ func TestSmallObjectsStay(t *testing.T) {
 	}
 }
 
-// TestInstantClassesStay: no rule takes objects to the archive that their owner keeps in a class
-// that answers at once; the cost of Intelligent-Tiering for monitoring them is noted.
-func TestInstantClassesStay(t *testing.T) {
+// TestInstantClassesAreNotArchived checks that no rule archives objects that their owner keeps in a class
+// with instant access, and that the monitoring cost of Intelligent-Tiering is noted.
+func TestInstantClassesAreNotArchived(t *testing.T) {
 	tiered := inventory.Stored{Bytes: tib, Objects: 40_000}
 	for _, tc := range []struct {
 		name     string
 		change   func(b *inventory.Bucket, p []inventory.Prefix)
-		prefixes []string // that rules are proposed for
+		prefixes []string // with proposed rules
 	}{
 		{"none", func(*inventory.Bucket, []inventory.Prefix) {}, []string{""}},
 		{"one prefix has some", func(b *inventory.Bucket, p []inventory.Prefix) {
@@ -345,9 +346,9 @@ func TestInstantClassesStay(t *testing.T) {
 	}
 }
 
-// TestHeldBackCheckpointsAreNamed: stale checkpoints for which no rule may be put are a finding
-// without dollars that says why.
-func TestHeldBackCheckpointsAreNamed(t *testing.T) {
+// TestExplainsProtectedCheckpoints checks that stale checkpoints without a permitted rule yield a
+// finding without dollars that states the reason.
+func TestExplainsProtectedCheckpoints(t *testing.T) {
 	f := newFixture(t)
 	f.bucket("data", func(b *inventory.Bucket) {
 		b.LifecycleDocument = inventory.Known("")

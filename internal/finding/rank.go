@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// rank orders findings for people: by the known dollars a month, then by the upper bound, then
-// those that cannot be judged; equal ones by step and identity.
+// rank sorts findings for people: by known dollars a month, then by upper bound, then unmeasured
+// ones; ties by step and ID.
 func rank(drafts []*Draft) []Finding {
 	slices.SortFunc(drafts, func(a, b *Draft) int {
 		return cmp.Or(

@@ -9,11 +9,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Reader is a known use of the data of a bucket.
+// Reader is a known reader of a bucket's data.
 type Reader struct {
-	// Prefix bounds the data; empty: some of the bucket, and the prefix is not known.
+	// Prefix limits the data; empty means an unknown part of the bucket.
 	Prefix string
-	// By names the source: "training job bert reads it".
+	// By describes the source: "training job bert reads it".
 	By string
 }
 
@@ -22,7 +22,7 @@ func (r Reader) Covers(prefix string) bool {
 	return strings.HasPrefix(prefix, r.Prefix) || prefix != "" && strings.HasPrefix(r.Prefix, prefix)
 }
 
-// reads records the data that a resource names as its input.
+// reads records the inputs that a resource names.
 func (x *Index) reads(s *Subject, uris []string) {
 	by := string(s.Kind) + " " + s.ID + " reads it"
 	if s.Kind == inventory.KindInstance {
@@ -63,12 +63,12 @@ func (x *Index) readAt(cloud, uri, by string) {
 	x.readers[key] = append(x.readers[key], Reader{Prefix: prefix, By: by})
 }
 
-// billedReadShare is the part of a bucket that the bill shows as sent, from which its data counts
-// as read: less is a look at single objects.
+// billedReadShare is the share of a bucket's size that must appear as sent on the bill for its data
+// to count as read: less means access to single objects.
 const billedReadShare = 0.01
 
-// Readers returns the known uses of the data of a bucket of a size in bytes: by the tag curfew:data
-// of machines, inputs of training jobs, the configuration, and transfers on the bill.
+// Readers returns the known readers of data in a bucket of a size in bytes: from the tag
+// curfew:data of machines, inputs of training jobs, the configuration, and transfers on the bill.
 func (x *Index) Readers(s *Subject, size int64) []Reader {
 	out := slices.Clone(x.readers[[2]string{s.Cloud, s.ID}])
 	b := x.account.Bill

@@ -10,9 +10,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestReadDataStaysWithoutRetrievalFees holds that each source of knowledge about reads keeps a
-// prefix out of rules, and nothing else does.
-func TestReadDataStaysWithoutRetrievalFees(t *testing.T) {
+// TestReadDataIsNotMoved checks that each source of reads, and nothing else,
+// excludes a prefix from rules.
+func TestReadDataIsNotMoved(t *testing.T) {
 	const half = bigSize / 2
 	type prefixes = []inventory.Prefix
 	two := func() prefixes {
@@ -105,12 +105,12 @@ func TestReadDataStaysWithoutRetrievalFees(t *testing.T) {
 	}
 }
 
-// TestLifecycleRiskFollowsAccess: moving data is a low risk only where nothing was read for a
-// quarter, and expiring it a high one where access is not known.
+// TestLifecycleRiskFollowsAccess checks that moving data is a low risk only if nothing was read for
+// a quarter, and that expiring it is a high risk if access is unknown.
 func TestLifecycleRiskFollowsAccess(t *testing.T) {
 	for _, tc := range []struct {
 		name, prefix string
-		since        time.Duration // 0 is not measured
+		since        time.Duration // 0 if not measured
 		want         Level
 	}{
 		{"data, not measured", "imagenet/", 0, Medium},

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// sizing is right-sizing's advice on one machine, which several rules read.
+// sizing caches right-sizing's advice on one machine for several rules.
 type sizing struct {
 	of     *Subject
 	advice rightsize.Sizing
@@ -25,10 +25,10 @@ type sizing struct {
 
 // size returns the advice on a running, busy machine whose GPUs were measured.
 func (x *Index) size(s *Subject) (*rightsize.Sizing, bool) {
-	if x.sized.of == s {
-		return &x.sized.advice, x.sized.ok
+	if x.lastSizing.of == s {
+		return &x.lastSizing.advice, x.lastSizing.ok
 	}
-	x.sized = sizing{of: s}
+	x.lastSizing = sizing{of: s}
 	m, known := x.machineOf(s)
 	if !known || m.GPUs() == 0 || s.State != inventory.StateRunning || !s.Judged || s.Duty.State != duty.Busy ||
 		!Spans(s.Window, x.Thresholds.MinAge) || !roomy(s.Window, float64(m.AcceleratorMemoryMiB)*(1<<20)) {
@@ -45,22 +45,21 @@ func (x *Index) size(s *Subject) (*rightsize.Sizing, bool) {
 	case err != nil:
 		x.fail(err)
 	default:
-		x.sized.advice, x.sized.ok = a, a.Verdict != rightsize.Unknown && a.GPUsUsed > 0
+		x.lastSizing.advice, x.lastSizing.ok = a, a.Verdict != rightsize.Unknown && a.GPUsUsed > 0
 	}
-	return &x.sized.advice, x.sized.ok
+	return &x.lastSizing.advice, x.lastSizing.ok
 }
 
-// offers returns the machines for sale, whose prices every judgment of a region shares.
+// offers returns the machines for sale with their prices, shared by all judgments of a region.
 func (x *Index) offers() *rightsize.Offers {
-	if x.forSale == nil {
-		x.forSale = rightsize.NewOffers(x.account.Prices)
+	if x.saleOffers == nil {
+		x.saleOffers = rightsize.NewOffers(x.account.Prices)
 	}
-	return x.forSale
+	return x.saleOffers
 }
 
-// roomy says whether any rule could find a machine too large: a GPU that is not
-// well used, or memory that was never half in use. It spares the search for
-// machines that would do.
+// roomy reports whether any rule could find a machine too large: a GPU that is not well used, or
+// memory that was never half in use. It avoids a search for alternatives.
 func roomy(w *usage.Window, device float64) bool {
 	peak, measured := 0.0, false
 	for _, t := range w.GPUTracks() {
@@ -75,13 +74,12 @@ func roomy(w *usage.Window, device float64) bool {
 	return measured && peak <= memoryOver*device
 }
 
-// idlesInPart says whether the mean is under the line of well-used machines.
+// idlesInPart reports whether mean utilization is below that of well-used machines.
 func idlesInPart(a *rightsize.Sizing) bool {
 	return a.Verdict == rightsize.Overprovisioned || a.Verdict == rightsize.Underutilized
 }
 
-// gpuCountOver finds machines of which some GPUs never computed, where one with
-// fewer GPUs does the work.
+// gpuCountOver finds machines with GPUs that never computed, if a machine with fewer GPUs suffices.
 func gpuCountOver(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed >= a.GPUs {
@@ -94,7 +92,7 @@ func gpuCountOver(x *Index, s *Subject) *Draft {
 		func(c rightsize.Candidate) bool { return c.GPUs < a.GPUs })
 }
 
-// spare is the finding that some GPUs of a machine never computed, where no smaller one is
+// spare returns the finding that some GPUs of a machine never computed, if no smaller machine is
 // for sale.
 func (x *Index) spare(s *Subject, a *rightsize.Sizing) *Draft {
 	rest := int64(a.GPUs - a.GPUsUsed)
@@ -113,8 +111,8 @@ func (x *Index) spare(s *Subject, a *rightsize.Sizing) *Draft {
 	return d
 }
 
-// gpuUnderutilized finds machines whose GPUs compute for a part of the time and
-// that a cheaper type would do for.
+// gpuUnderutilized finds machines whose GPUs are busy only part of the time, if a cheaper type
+// suffices.
 func gpuUnderutilized(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || !idlesInPart(a) {
@@ -123,13 +121,12 @@ func gpuUnderutilized(x *Index, s *Subject) *Draft {
 	return x.resize(s, a, "GPUs "+plain.Number(a.UtilMean, 0)+"% used", nil)
 }
 
-// memoryOver is the share of device memory under which the accelerator is larger
-// than the work: with the usual headroom of a fifth, half of it suffices.
+// memoryOver is the share of device memory below which an accelerator is too large: with the usual
+// headroom of a fifth, half of its memory suffices.
 const memoryOver = 0.4
 
-// gpuMemoryOver finds well-used machines whose accelerators have far more memory
-// than was ever in use, where one with less memory that does the same work is
-// cheaper.
+// gpuMemoryOver finds well-used machines whose accelerators have far more memory than was ever in
+// use, if an equivalent with less memory is cheaper.
 func gpuMemoryOver(x *Index, s *Subject) *Draft {
 	a, ok := x.size(s)
 	if !ok || s.Purpose == inventory.Inference || a.GPUsUsed < a.GPUs || idlesInPart(a) || !a.MemoryKnown {
@@ -147,15 +144,15 @@ func gpuMemoryOver(x *Index, s *Subject) *Draft {
 		})
 }
 
-// inferenceInstance finds inference machines under the target: fewer of a fleet, or a
-// cheaper type that would do.
+// inferenceInstance finds inference machines below the target utilization: fewer machines of a
+// fleet, or a cheaper type, suffice.
 func inferenceInstance(x *Index, s *Subject) *Draft {
 	if f := x.fleetOf(s); f != nil {
 		if d := inferenceFleet(x, f); d != nil {
-			if f.spokesman() == s {
+			if f.representative() == s {
 				return d
 			}
-			return nil // said of the fleet
+			return nil // reported for the fleet
 		}
 	}
 	a, ok := x.size(s)
@@ -166,8 +163,8 @@ func inferenceInstance(x *Index, s *Subject) *Draft {
 		plain.Number(x.Thresholds.InferenceTarget, 0)+"%", nil)
 }
 
-// alike says whether work for one accelerator runs on another: every NVIDIA GPU
-// runs CUDA, while the chips of the clouds are made for training or inference.
+// alike reports whether work for one accelerator runs on another: every NVIDIA GPU runs CUDA, while
+// the clouds' chips are made for either training or inference.
 func alike(a, b price.Accelerator) bool {
 	line := func(a price.Accelerator) string {
 		name, _, _ := strings.Cut(a.Name, "-")
@@ -176,12 +173,12 @@ func alike(a, b price.Accelerator) bool {
 	return a.Vendor == b.Vendor && (strings.EqualFold(a.Vendor, "NVIDIA") || line(a) == line(b))
 }
 
-// worthwhile says whether a price saves enough to be worth the change.
+// worthwhile reports whether a lower price justifies the change.
 func (x *Index) worthwhile(now, then money.Amount) bool {
 	return float64(then) <= (1-x.Thresholds.RightsizeSaving)*float64(now)
 }
 
-// resize is the finding that the cheapest machine that fits costs less.
+// resize returns the finding that the cheapest fitting machine costs less.
 func (x *Index) resize(s *Subject, a *rightsize.Sizing, because string, fits func(rightsize.Candidate) bool) *Draft {
 	if x.account.Advice != nil {
 		return nil // an on-premises machine has no other size to buy
@@ -215,15 +212,15 @@ func (x *Index) resize(s *Subject, a *rightsize.Sizing, because string, fits fun
 	return d
 }
 
-// resizedOnSpot claims what another type saves on a machine that another finding moves to spot: the
-// difference of the spot prices. Restarts cost both types the same share of their time.
+// resizedOnSpot claims the saving of another type for a machine that another finding moves to spot:
+// the difference of the spot prices. Restarts take the same share of time on both types.
 func (x *Index) resizedOnSpot(d *Draft, s *Subject, to string) *Draft {
 	spot := func(machine string) (money.Amount, error) {
 		return x.hourly(func(b *price.Book) (price.Price, error) { return b.Spot(machine, s.Region) })
 	}
 	now, err := spot(s.Type)
 	if err != nil {
-		x.fail(err) // the finding that moves it has its price
+		x.fail(err) // the price is in the finding that moves it
 		return d
 	}
 	then, err := spot(to)
@@ -280,8 +277,8 @@ func (x *Index) resized(s *Subject, a *rightsize.Sizing, c rightsize.Candidate, 
 	return d
 }
 
-// inferenceEndpoint finds endpoints whose machines work far under the target:
-// with fewer replicas, or where there is one, on a cheaper type.
+// inferenceEndpoint finds endpoints far below their target utilization: fewer replicas or a cheaper
+// type suffice.
 func inferenceEndpoint(x *Index, s *Subject) *Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
 	if !ok || s.State != inventory.StateRunning || len(e.Variants) != 1 || e.Variants[0].Serverless ||
@@ -304,7 +301,7 @@ func inferenceEndpoint(x *Index, s *Subject) *Draft {
 	}
 	least := int64(1)
 	if s.Owner.InProduction() && v.Count > 1 {
-		least = 2 // one may fail
+		least = 2 // for redundancy
 	}
 	if needed := max(least, int64(math.Ceil(float64(v.Count)*load/x.Thresholds.InferenceTarget))); needed < v.Count {
 		return x.fewerReplicas(s, v, needed, load, st)
@@ -315,8 +312,8 @@ func inferenceEndpoint(x *Index, s *Subject) *Draft {
 	return nil
 }
 
-// loadOf returns the signal that says how loaded an endpoint's machines are: GPU
-// utilization of machines that have GPUs, CPU utilization of the others.
+// loadOf returns the signal of an endpoint's load: GPU utilization of machines with GPUs, CPU
+// utilization of others.
 func (x *Index) loadOf(w *usage.Window, gpus int) (usage.Signal, *usage.Stats) {
 	if gpus == 0 {
 		if st := w.Machine.Stats(usage.CPUUtil); x.Covered(w, st) && w.Fresh(st, x.Now) {
@@ -356,7 +353,7 @@ func (x *Index) fewerReplicas(s *Subject, v inventory.Variant, needed int64, loa
 	return d
 }
 
-// smallerEndpoint compares the managed service's own prices of machines that fit.
+// smallerEndpoint compares the managed service's prices of fitting machines.
 func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	m, known := x.machine(v.Type)
 	if !known || m.GPUs() == 0 || x.account.Prices == nil {
@@ -398,10 +395,9 @@ func (x *Index) smallerEndpoint(s *Subject, v inventory.Variant) *Draft {
 	return d
 }
 
-// tooManyGPUs is the finding that an endpoint on a machine of several GPUs is far
-// under its target, where nothing cheaper surely fits because the memory of its
-// model is unmeasured: at most it saves what the smallest machine with the
-// same accelerator costs less.
+// tooManyGPUs returns the finding that an endpoint on a machine with several GPUs is far below its
+// target, if no cheaper machine surely fits because the model's memory is unmeasured: the saving is
+// at most the price difference to the smallest machine with the same accelerator.
 func (x *Index) tooManyGPUs(s *Subject, m price.Machine, a *rightsize.Sizing, now money.Amount,
 	managed func(string) (money.Amount, error)) *Draft {
 	if a.Verdict != rightsize.Overprovisioned || a.MemoryKnown || m.GPUs() < 2 {

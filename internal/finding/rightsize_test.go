@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// eight gives a machine of eight GPUs a window in which the first busy ones work.
+// eight gives a machine of eight GPUs a window in which the first GPUs are busy.
 func (f *fixture) eight(r *inventory.Resource, busy int, util, memory float64) {
 	w := f.window(r, 14*day)
 	for i := range 8 {
@@ -121,8 +121,8 @@ func TestRightsizing(t *testing.T) {
 	}
 }
 
-// TestOneChangeOfType: right-sizing and a newer generation are two answers to one
-// question; together they never save more than the larger of the two.
+// TestOneChangeOfType checks that right-sizing and a newer generation, as alternatives, never save
+// more together than the larger of the two.
 func TestOneChangeOfType(t *testing.T) {
 	f := newFixture(t)
 	f.judge = true

@@ -8,34 +8,33 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Rule is one rule: its name, its kind of resources, and its finding about one of them. A rule for
-// several kinds is listed once for each.
+// Rule is one rule for one kind of resource. A rule for several kinds is listed once for each.
 type Rule struct {
 	ID string
-	// About is for people. Of a rule that is listed for several kinds, the first has it.
+	// About describes the rule for people; if a rule is listed for several kinds, only the first
+	// entry has it.
 	About About
 	Step  Step
 	Kind  inventory.Kind
-	// Needs are kinds that must have been listed for an answer.
+	// Needs are the kinds that must have been listed.
 	Needs []inventory.Kind
-	// Judge returns a draft, or nil where there is nothing to find or not enough is
-	// known to find it.
+	// Judge returns a draft, or nil if there is no finding or too little is known.
 	Judge func(x *Index, s *Subject) *Draft
 }
 
-// About describes the subject of a rule for people.
+// About describes a rule for people.
 type About struct {
-	// Finds names the resources, and When is the formula and its threshold with the source.
+	// Finds names the resources; When is the condition and its threshold with the source.
 	Finds, When string
 	// Saves is the formula of the savings, Confidence the range of confidence, and Fix the fix and
 	// its undo.
 	Saves, Confidence, Fix string
 }
 
-// All are the general rules and more, in the order in which they are listed.
+// All returns the general rules and more, in the order of listings.
 func All(more []Rule) []Rule { return slices.Concat([]Rule{tagRule}, rules, more, billRules) }
 
-// rules are those that hold in any cloud, in the seven steps.
+// rules are the rules for any cloud, in the order of the seven steps.
 var rules = []Rule{
 	{ID: "telemetry-missing", About: About{
 		Finds:      "a running machine with GPUs that nothing measures",
@@ -262,8 +261,7 @@ var rules = []Rule{
 	}, Step: StepCommit, Kind: inventory.KindCapacityReservation, Judge: reservationUnused},
 }
 
-// Needs returns the kinds other than a resource's own that must have been listed for a
-// rule to answer, be it a general one or one of more.
+// Needs returns the other kinds that must have been listed for a rule, general or one of more.
 func Needs(id string, more []Rule) []inventory.Kind {
 	var out []inventory.Kind
 	for _, r := range slices.Concat(rules, more) {
@@ -274,7 +272,7 @@ func Needs(id string, more []Rule) []inventory.Kind {
 	return out
 }
 
-// tagRule looks at every kind and is run apart.
+// tagRule applies to every kind and is run separately.
 var tagRule = Rule{ID: "tag-missing", About: About{
 	Finds:      "a resource that costs something and lacks owner tags",
 	When:       "a tag of required_tags is missing or empty; tags that could not be read are not missing",
@@ -283,7 +281,7 @@ var tagRule = Rule{ID: "tag-missing", About: About{
 	Fix:        "write the tags that owners gives; undo full",
 }, Step: StepMeasure, Judge: tagMissing}
 
-// billRules look at a bill and not at resources.
+// billRules apply to a bill instead of resources.
 var billRules = []Rule{
 	{ID: "egress-cross-region", About: About{
 		Finds:      "data sent to other regions",
@@ -330,7 +328,7 @@ var billRules = []Rule{
 	{ID: "commitment-unused", Step: StepCommit},
 }
 
-// byKind are the rules of each kind: the general ones, then more.
+// byKind returns the rules of each kind: the general ones, then more.
 func byKind(more []Rule) map[inventory.Kind][]*Rule {
 	m := map[inventory.Kind][]*Rule{}
 	for _, some := range [][]Rule{rules, more} {
@@ -341,12 +339,10 @@ func byKind(more []Rule) map[inventory.Kind][]*Rule {
 	return m
 }
 
-// Evaluate runs all rules over an account, counts each dollar once over all
-// findings, and returns the findings ranked by dollars. Thresholds that are zero
-// take their defaults; required are the tags without which spend cannot be
-// attributed. The order of the account's resources has no influence. An error
-// means that amounts overflowed or that an argument is unusable; what is not known
-// is never an error.
+// Evaluate runs all rules over an account, counts each dollar once over all findings, and returns
+// the findings ranked by dollars. Zero thresholds take their defaults; required are the tags
+// required for attribution. The order of resources does not matter. An error means that amounts
+// overflowed or an argument is invalid; unknown facts are never an error.
 func Evaluate(a *Account, t Thresholds, required []string) ([]Finding, error) {
 	if a == nil || a.Now.IsZero() {
 		return nil, errors.New("judge an account: it has no time to judge at")
@@ -399,12 +395,12 @@ func (x *Index) apply(r *Rule, s *Subject) {
 	x.add(r.ID, r.Step, s, d)
 }
 
-// advise turns a fix into advice for people.
+// advise replaces a fix by advice for people.
 func (d *Draft) advise(a *Advice) {
 	note := a.End
 	switch d.Fix.Change.Verb {
 	case change.Advise, change.Measure:
-		d.Fix.Change.Arguments = change.Arguments{} // they are a provider's
+		d.Fix.Change.Arguments = change.Arguments{} // the arguments are provider-specific
 		return
 	case change.Tag:
 		note = a.Tag
@@ -415,7 +411,7 @@ func (d *Draft) advise(a *Advice) {
 	}
 }
 
-// add enters a draft as a rule's finding about a subject.
+// add adds a draft as a rule's finding about a subject.
 func (x *Index) add(rule string, step Step, s *Subject, d *Draft) {
 	d.Rule, d.Step, d.Resource, d.ID = rule, step, s.Resource, ID(rule, s.ref)
 	if a := x.account.Advice; a != nil {

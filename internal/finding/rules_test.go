@@ -15,9 +15,9 @@ import (
 // requiredTags are the tags that the tests require of each resource.
 var requiredTags = []string{"team", "project", "environment", "cost-center"}
 
-// TestRulesOfTheContract: every rule that an inventory can decide is there, in its
-// step; the rest needs a bill.
-func TestRulesOfTheContract(t *testing.T) {
+// TestHasEveryInventoryRule checks that every rule that an inventory can decide exists in its step;
+// the others need a bill.
+func TestHasEveryInventoryRule(t *testing.T) {
 	want := map[Step]string{
 		StepMeasure: "tag-missing telemetry-missing",
 		StepIdle: "gpu-instance-idle gpu-held instance-idle instance-overdue instance-stopped endpoint-idle " +
@@ -77,8 +77,7 @@ func TestUnusableArguments(t *testing.T) {
 	}
 }
 
-// TestZeroThresholdsAreDefaults: a threshold that is left out never becomes "0
-// days".
+// TestZeroThresholdsAreDefaults checks that an omitted threshold never means "0 days".
 func TestZeroThresholdsAreDefaults(t *testing.T) {
 	got, err := Thresholds{}.withDefaults()
 	if err != nil {
@@ -93,8 +92,8 @@ func TestZeroThresholdsAreDefaults(t *testing.T) {
 	}
 }
 
-// TestListedTwice: a resource that two pages of an answer hold counts once.
-func TestListedTwice(t *testing.T) {
+// TestDuplicateResourceCountsOnce checks that a resource on two pages of a listing counts once.
+func TestDuplicateResourceCountsOnce(t *testing.T) {
 	f := newFixture(t)
 	f.is(f.running("i-1", "m5.large"), duty.Idle)
 	f.running("i-1", "m5.large")
@@ -103,7 +102,7 @@ func TestListedTwice(t *testing.T) {
 	}
 }
 
-// TestWithoutPrices: without a book everything is visible and nothing is zero.
+// TestWithoutPrices checks that without a price book everything is listed and nothing costs zero.
 func TestWithoutPrices(t *testing.T) {
 	f := newFixture(t)
 	f.is(f.running("i-1", "m5.large"), duty.Idle).Size.GPUs = inventory.Known(0)
@@ -125,7 +124,7 @@ func TestWithoutPrices(t *testing.T) {
 	}
 }
 
-// TestRanking: known dollars first, then bounds, then findings that cannot be judged.
+// TestRanking checks the order: known dollars, then bounds, then unmeasured findings.
 func TestRanking(t *testing.T) {
 	f := newFixture(t)
 	f.is(f.running("i-small", "m5.large"), duty.Idle)
@@ -141,7 +140,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// FuzzBucketOf: the bucket of an address never holds a slash and is part of it.
+// FuzzBucketOf checks that the bucket of an address has no slash and is part of the address.
 func FuzzBucketOf(f *testing.F) {
 	for _, s := range []string{"s3://data/imagenet", "s3://data", "s3://", "https://data", " s3://data/ ", ""} {
 		f.Add(s)

@@ -16,18 +16,17 @@ import (
 
 const (
 	hoursOfWeek = 7 * 24
-	// dailyOff is the least number of hours a day, the same ones each day, in which
-	// nothing runs for a daily pattern: a night.
-	dailyOff = 6
-	// patternDays is the least number of days of the week with work for a pattern:
-	// a machine used on one day is idle, not on a schedule.
-	patternDays = 3
+	// minNightHours is the minimum number of hours, the same ones every day, without work for a daily
+	// pattern: a night.
+	minNightHours = 6
+	// minPatternDays is the minimum number of weekdays with work for a pattern: a machine used on one
+	// day is idle, not on a schedule.
+	minPatternDays = 3
 )
 
-// alwaysOn finds machines that run all week and work under half of its hours in
-// a daily pattern, such as an evaluation that takes 8 of 24 hours. What a schedule saves counts
-// only hours of the week in which nothing ran in any week of the window; hours without samples
-// count as work.
+// alwaysOn finds machines that run all week and work in less than half of its hours in a daily
+// pattern, such as an evaluation of 8 of 24 hours. The saving counts only hours of the week without
+// work in every week of the window; hours without samples count as work.
 func alwaysOn(x *Index, s *Subject) *Draft {
 	n, known := s.Size.GPUs.Get()
 	w := s.Window
@@ -55,7 +54,7 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 	}
 	week := weekOf(w, signals)
 	nightly, days := week.off()
-	if nightly < dailyOff || days < patternDays {
+	if nightly < minNightHours || days < minPatternDays {
 		return nil
 	}
 	on, hours := week.span()
@@ -87,18 +86,17 @@ func alwaysOn(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// activity is a signal that says when a machine works.
+// activity is a signal of a machine's work.
 type activity struct {
 	*usage.Stats
 	floor float64
-	// witness says that it only speaks against rest: its meter counts every byte as
-	// activity, and its share of the hours says nothing.
+	// witness is true if the signal can only disprove idleness: its meter counts every byte as
+	// activity, so its share of hours means nothing.
 	witness bool
 }
 
-// activity returns the signals that say when a machine works, each covering the
-// window: those of every GPU, or CPU and network of a machine without any. It is empty
-// where one of them is missing.
+// activity returns the signals of a machine's work, each covering the window: of every GPU, or CPU
+// and network of a machine without GPUs. It is empty if one of them is missing.
 func (x *Index) activity(w *usage.Window, gpus int) []activity {
 	var noise usage.Activity
 	cpu := w.Machine.Stats(usage.CPUUtil)
@@ -128,11 +126,11 @@ func (x *Index) activity(w *usage.Window, gpus int) []activity {
 	return append(out, activity{Stats: cpu, floor: noise.Floor(usage.CPUUtil, 0)})
 }
 
-// week says of each hour of a week, from Monday 00:00 UTC, whether work was seen.
+// week holds for each hour of a week, from Monday 00:00 UTC, whether there was work.
 type week [hoursOfWeek]bool
 
-// weekOf folds a window into a week: an hour counts as work when any signal was
-// active, or had no sample, in a part of the window that touches it.
+// weekOf folds a window into a week: an hour has work if any signal was active, or had no sample,
+// in a part of the window that overlaps it.
 func weekOf(w *usage.Window, signals []activity) *week {
 	var out week
 	part := w.To.Sub(w.From) / usage.Buckets
@@ -158,7 +156,7 @@ func hourOfWeek(t time.Time) int {
 	return (int(t.Weekday())+6)%7*24 + t.Hour()
 }
 
-// off counts the hours of the day that are without work on every day, and the days with
+// off returns the number of hours of the day without work on any day, and the number of days with
 // work.
 func (w *week) off() (nightly, days int) {
 	for h := range 24 {
@@ -178,15 +176,14 @@ func (w *week) off() (nightly, days int) {
 	return nightly, days
 }
 
-// span is when a schedule runs the machine: the shortest span of the clock in which work
-// was seen on any day, on the days on which there was work in it. hours is how many of the
-// week those are.
+// span returns the schedule of the machine: the shortest daily time span that covers all work, on
+// the days with work, and the number of its hours a week.
 func (w *week) span() (on *change.Week, hours int) {
 	var used [24]bool
 	for i, u := range w {
 		used[i%24] = used[i%24] || u
 	}
-	// The longest pause around the clock ends where work begins.
+	// The longest daily pause ends where work begins.
 	best, start := 0, 0
 	for from := range 24 {
 		n := 0

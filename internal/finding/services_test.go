@@ -68,7 +68,7 @@ func TestManagedServices(t *testing.T) {
 	}
 	forty := inventory.Table{ReadUnits: 100, WriteUnits: 40}
 	runScenarios(t, []scenario{
-		// db.m5.large costs 0.178 an hour, its storage goes on.
+		// db.m5.large costs 0.178 an hour; its storage still costs.
 		{
 			name:  "a database without a connection",
 			build: database(inventory.KindDatabase, "db.m5.large", postgres, uses(0, 2)),

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// wholeChain says whether all snapshots that share blocks with s, s among them, are
-// such that deleted holds.
+// wholeChain reports whether deleted is true for all snapshots that share blocks with s, including
+// s.
 func (x *Index) wholeChain(s *Subject, deleted func(*Subject) bool) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
 	if !ok || !snap.InChain() {
@@ -24,7 +24,7 @@ func (x *Index) wholeChain(s *Subject, deleted func(*Subject) bool) bool {
 	return true
 }
 
-// oldChain says whether the whole chain of s is old, asked once for each chain.
+// oldChain reports whether the whole chain of s is old, computed once per chain.
 func (x *Index) oldChain(s *Subject, snap *inventory.Snapshot) bool {
 	if !snap.InChain() {
 		return true
@@ -38,10 +38,9 @@ func (x *Index) oldChain(s *Subject, snap *inventory.Snapshot) bool {
 	return old
 }
 
-// claimSnapshot claims a snapshot that would be deleted, with its whole chain or
-// without. Snapshots of one volume share blocks, so what is freed is known only when
-// the whole chain goes, or there is none; else the saving is unknown and at most the
-// snapshot's own size.
+// claimSnapshot claims a snapshot to delete. Snapshots of one volume share blocks, so the freed
+// size is known only if the whole chain is deleted or has one snapshot; otherwise the saving is
+// unknown, at most the snapshot's own size.
 func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 	snap, ok := s.Detail.(*inventory.Snapshot)
 	if !ok {
@@ -59,7 +58,7 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 	default:
 		bound, ok := x.snapshotBound(s, snap)
 		if !ok {
-			d.ClaimShare(s, "", 1, 1, WasteAndSavings) // which also names an unpriced meter
+			d.ClaimShare(s, "", 1, 1, WasteAndSavings) // also names an unpriced meter
 			return
 		}
 		d.Unknown = "an incremental snapshot: what it holds beyond the others of " +
@@ -68,8 +67,8 @@ func (x *Index) claimSnapshot(d *Draft, s *Subject, whole bool) {
 	}
 }
 
-// snapshotBound is the most that an incremental snapshot costs a month: all blocks
-// of its volume.
+// snapshotBound returns the maximum monthly cost of an incremental snapshot: all blocks of its
+// volume.
 func (x *Index) snapshotBound(s *Subject, snap *inventory.Snapshot) (money.Amount, bool) {
 	p, err := x.Rate(price.ItemSnapshot, s.Region)
 	if err != nil || !snap.InChain() {
@@ -85,23 +84,23 @@ func (x *Index) snapshotBound(s *Subject, snap *inventory.Snapshot) (money.Amoun
 
 const gib = 1 << 30
 
-// startsNothing says whether it is known that no launch template, launch configuration or fleet
-// would start machines from an image or a snapshot.
+// startsNothing reports whether no launch template, launch configuration or fleet is known to start
+// machines from an image or snapshot.
 func startsNothing(launchers inventory.Fact[[]string]) bool {
 	names, known := launchers.Get()
 	return known && len(names) == 0
 }
 
-// deletable says whether a snapshot can be deleted once no image needs it: nothing would start a
-// machine with it, its owner and no lock keep it, and it is no recovery point, which AWS Backup
-// alone deletes. An unknown lock is a matter of its saving ([Index.claimSnapshot]).
+// deletable reports whether a snapshot can be deleted once no image needs it: nothing would start a
+// machine with it, no owner or lock keeps it, and it is no recovery point, which only AWS Backup
+// deletes. An unknown lock affects the saving ([Index.claimSnapshot]).
 func (x *Index) deletable(s *Subject, snap *inventory.Snapshot) bool {
 	return snap.ImagesKnown && startsNothing(snap.Launchers) && !snap.Locked.Or(false) &&
 		s.Manager == (inventory.Manager{}) && !s.KeepUntil.After(x.Now)
 }
 
-// snapshotIsOld says whether a snapshot is old, can be deleted, and no image, disabled ones
-// included, needs it.
+// snapshotIsOld reports whether a snapshot is old, deletable, and not needed by an image, including
+// disabled ones.
 func (x *Index) snapshotIsOld(s *Subject) bool {
 	snap, ok := s.Detail.(*inventory.Snapshot)
 	if !ok || len(snap.Images) > 0 || s.State == inventory.StatePending || !x.deletable(s, snap) {
@@ -139,8 +138,8 @@ func snapshotOld(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// unusedImage says whether an image can be deregistered and is known to be unused: no machine runs
-// from it, nothing would start one, and neither protection nor AWS Backup keeps it.
+// unusedImage reports whether an image can be deregistered and is known to be unused: no machine
+// runs from it, nothing would start one, and neither protection nor AWS Backup keeps it.
 func (x *Index) unusedImage(s *Subject, img *inventory.Image) bool {
 	kept := s.State == inventory.StateDisabled || s.State == inventory.StatePending || img.Public || img.Protected ||
 		s.Manager != (inventory.Manager{})
@@ -149,9 +148,8 @@ func (x *Index) unusedImage(s *Subject, img *inventory.Image) bool {
 	return !kept && !used
 }
 
-// imageUnused finds images that nothing was launched from for 90 days; their
-// storage is their snapshots'. Disabled images were disabled on purpose and are
-// left out, and snapshots that other images need are not counted.
+// imageUnused finds images not launched for 90 days; their cost is that of their snapshots. Images
+// disabled on purpose are left out, and snapshots needed by other images are not counted.
 func imageUnused(x *Index, s *Subject) *Draft {
 	img, ok := s.Detail.(*inventory.Image)
 	if !ok || len(img.SnapshotIDs) == 0 || !x.unusedImage(s, img) {

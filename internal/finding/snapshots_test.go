@@ -269,8 +269,8 @@ func TestSnapshots(t *testing.T) {
 	})
 }
 
-// TestLongSnapshotChain: a volume may have very many snapshots, and its chain is not
-// walked once for each (which took a quarter of a minute where this takes a blink).
+// TestLongSnapshotChain checks that the chain of a volume with very many snapshots is not walked
+// once per snapshot, which would take a quarter of a minute.
 func TestLongSnapshotChain(t *testing.T) {
 	f := newFixture(t)
 	for i := range 20_000 {

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// hourly returns a machine price of the book as an amount an hour.
+// hourly returns the hourly price of a machine as an amount.
 func (x *Index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amount, error) {
 	if x.account.Prices == nil {
 		return 0, price.ErrUnpriced
@@ -28,9 +28,9 @@ func (x *Index) hourly(find func(b *price.Book) (price.Price, error)) (money.Amo
 	return p.Hourly()
 }
 
-// trainingOnDemand finds busy training machines at the on-demand price whose spot price,
-// time lost to restarts included, is lower. Persistent machines are left out; where the
-// lifetime is unknown the confidence is low. It is advice: nothing acts on it.
+// trainingOnDemand finds busy on-demand training machines with a lower spot price, time lost to
+// restarts included. Persistent machines are excluded; an unknown lifetime lowers the confidence.
+// It is advice only.
 func trainingOnDemand(x *Index, s *Subject) *Draft {
 	i, ok := onDemand(s)
 	if !ok || s.Purpose != inventory.Training || s.Lifetime == inventory.Persistent || !s.Judged ||
@@ -71,9 +71,8 @@ func trainingOnDemand(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// onSpot claims what spot saves: the on-demand price less the spot price and the
-// share of its time that restarts cost, by the rate of interruptions that estimates
-// use, with work saved as often as they assume.
+// onSpot claims the saving of spot: the on-demand price less the spot price and the time lost to
+// restarts, at the interruption rate and save interval that estimates assume.
 func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 	rate := x.Thresholds.Interruptions
 	paid := func(perHour float64) (money.Amount, float64) {
@@ -109,7 +108,7 @@ func (x *Index) onSpot(d *Draft, s *Subject, list, price money.Amount) *Draft {
 	return d
 }
 
-// published returns the band of interruptions of the machine type of s as evidence.
+// published returns the published interruption band of the machine type of s as evidence.
 func published(a *spot.Advisor, s *Subject) usage.Evidence {
 	band, err := a.Published(s.Type, s.Region)
 	if err != nil {

@@ -128,13 +128,13 @@ func TestVolumes(t *testing.T) {
 			want:  []string{"volume-gp2 vol-1 2.00 wasting 0.00"},
 		},
 		{
-			// 500 GiB of gp2 sustain 250 MiB/s, of which gp3 has 125 for nothing.
+			// 500 GiB of gp2 sustain 250 MiB/s, of which gp3 includes 125.
 			name:  "gp2 of 500 GiB: throughput must be bought",
 			build: func(f *fixture) { f.volume("vol-1", "gp2", 500, attached) },
 			want:  []string{"volume-gp2 vol-1 5.00 wasting 0.00"},
 		},
 		{
-			// 2,000 GiB of gp2 have 6,000 IOPS, of which gp3 has 3,000 for nothing.
+			// 2,000 GiB of gp2 have 6,000 IOPS, of which gp3 includes 3,000.
 			name:  "gp2 of 2,000 GiB: IOPS must be bought too",
 			build: func(f *fixture) { f.volume("vol-1", "gp2", 2000, attached) },
 			want:  []string{"volume-gp2 vol-1 20.00 wasting 0.00"},
@@ -158,7 +158,7 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
-// TestLeavesOutVolumesOfKubernetesClaims: nothing deletes the volume of a claim.
+// TestLeavesOutVolumesOfKubernetesClaims checks that no fix deletes the volume of a claim.
 func TestLeavesOutVolumesOfKubernetesClaims(t *testing.T) {
 	f := newFixture(t)
 	f.window(f.volume("vol-1", "gp3", 500, func(r *inventory.Resource, d *inventory.Volume) {
@@ -196,8 +196,8 @@ func all(bytes, objects int64) map[int]inventory.Stored {
 	return map[int]inventory.Stored{30: s, 90: s, 180: s}
 }
 
-// TestTenTerabytesToArchive holds the figure that people know: 10 TB from Standard
-// to Glacier is about $190 a month before fees.
+// TestTenTerabytesToArchive checks a well-known example: 10 TB from Standard to Glacier save about
+// $190 a month before fees.
 func TestTenTerabytesToArchive(t *testing.T) {
 	f := newFixture(t)
 	f.bucket("data", func(b *inventory.Bucket) {
@@ -308,8 +308,8 @@ func TestBucketLifecycle(t *testing.T) {
 			want: []string{"bucket-no-lifecycle data <=235.52"},
 		},
 		{
-			// A million objects of 200 KiB: 32 KiB of index each in the archive and 8 in
-			// the standard class eat a part of what is saved.
+			// A million objects of 200 KiB: 32 KiB of index each in the archive and 8 in the
+			// standard class reduce the saving.
 			name: "what the archive adds to each object is counted",
 			build: func(f *fixture) {
 				f.bucket("data", func(b *inventory.Bucket) {
@@ -372,7 +372,7 @@ func TestBucketLifecycle(t *testing.T) {
 	})
 }
 
-// TestPartialLifecycles: a rule hides only the objects that it moves or expires itself.
+// TestPartialLifecycles checks that a rule counts only for objects that it moves or expires itself.
 func TestPartialLifecycles(t *testing.T) {
 	half := int64(bigSize / 2)
 	bucket := func(rules []inventory.LifecycleRule, prefixes ...inventory.Prefix) func(f *fixture) {
@@ -483,14 +483,14 @@ func TestPartialLifecycles(t *testing.T) {
 			want: []string{"bucket-no-lifecycle data 148.99..<=198.66"},
 		},
 		{
-			// Half of it is old; a quarter of that was read: 2.5 TiB saved as archive, less
-			// the reading at $0.01 a GiB.
+			// Half of it is old, a quarter of that was read: 2.5 TiB are saved by archiving, less
+			// reading at $0.01 a GiB.
 			name:  "past its bound, with an analysis of the whole bucket",
 			build: analyzed(nil, two(unseen)...),
 			want:  []string{"bucket-no-lifecycle data 99.33 wasting 0.00"},
 		},
 		{
-			// Which of it is read is not known.
+			// Which part is read is unknown.
 			name: "an analysis that shows reads of old objects",
 			build: func(f *fixture) {
 				analyzed(nil, two(unseen)...)(f)
@@ -627,9 +627,9 @@ func TestBucketLeftovers(t *testing.T) {
 	})
 }
 
-// TestNoncurrentVersionsNameTheirSize also where the lifecycle's document was not read, so that no
-// rule can be put.
-func TestNoncurrentVersionsNameTheirSize(t *testing.T) {
+// TestNoncurrentVersionsStateSize also covers a bucket whose lifecycle was not read, so that no
+// rule can be proposed.
+func TestNoncurrentVersionsStateSize(t *testing.T) {
 	for name, document := range map[string]inventory.Fact[string]{"read": inventory.Known(""), "not read": {}} {
 		f := newFixture(t)
 		f.bucket("data", func(b *inventory.Bucket) {

@@ -13,8 +13,7 @@ import (
 )
 
 // commitmentUnused finds commitments beyond the running machines: reserved instances without a
-// machine they can cover, and savings plans larger than all usage they can apply to at its list
-// price.
+// machine to cover, and savings plans larger than all usage that they can apply to at list price.
 func commitmentUnused(x *Index, s *Subject) *Draft {
 	c, ok := s.Detail.(*inventory.Commitment)
 	if !ok || !active(s, c, x.Now) {
@@ -78,12 +77,12 @@ func (x *Index) reservedUnused(s *Subject, c *inventory.Commitment) *Draft {
 // that no zonal reservation covers.
 type familyUse struct {
 	reserved, running int64
-	// unsized says that some of it has a size without known units.
+	// unsized is true if some size has no known units.
 	unsized bool
 }
 
-// familyUses counts the Linux machines and reserved instances of each cloud, region
-// and family by account, once.
+// familyUses counts the Linux machines and reserved instances of each cloud, region and family by
+// account, once.
 func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 	if x.families != nil {
 		return x.families
@@ -124,8 +123,8 @@ func (x *Index) familyUses() map[[3]string]map[string]*familyUse {
 	return x.families
 }
 
-// familyUnused counts the units of a family that an account reserved for any size
-// and that nothing uses, in other accounts neither, and whether all sizes are known.
+// familyUnused returns the units of a family that an account reserved for any size and that no
+// account uses, and whether all sizes are known.
 func (x *Index) familyUnused(s *Subject) (unused, of int64, known bool) {
 	for account, u := range x.familyUses()[[3]string{s.Cloud, s.Region, price.Family(s.Type)}] {
 		switch {
@@ -141,8 +140,8 @@ func (x *Index) familyUnused(s *Subject) (unused, of int64, known bool) {
 	return unused, of, true
 }
 
-// planUnused finds savings plans that cost more than everything they could apply
-// to would cost at list price, so that some of each is surely unused.
+// planUnused finds savings plans that cost more than the list price of everything they could apply
+// to, so that part of each is surely unused.
 func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 	var p *plan
 	for _, q := range x.cover.plans {
@@ -161,7 +160,7 @@ func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 		}
 		cost, unpriced := x.Cost(o, ledger.Compute)
 		if unpriced != "" {
-			return nil // it may use the plan up
+			return nil // it may use the whole plan
 		}
 		usable = x.amount(usable.Add(cost))
 	}
@@ -185,8 +184,8 @@ func (x *Index) planUnused(s *Subject, c *inventory.Commitment) *Draft {
 	return d
 }
 
-// reservationUnused finds capacity reservations of which over a tenth was unused
-// for a week; without that metric, of which a tenth is unused now.
+// reservationUnused finds capacity reservations with over a tenth unused for a week or, without
+// that metric, unused now.
 func reservationUnused(x *Index, s *Subject) *Draft {
 	c, ok := s.Detail.(*inventory.CapacityReservation)
 	if !ok || c.Total <= 0 || c.Available <= 0 {
@@ -232,8 +231,8 @@ func reservationUnused(x *Index, s *Subject) *Draft {
 			Note: "paid up front until it ends: run work in it",
 		}
 	}
-	// The charge is that of the part unused now; the part unused all week is wasted, and the part
-	// that no peak needed can be given back.
+	// The charge is for the part unused now. The part unused all week is waste, and the part that
+	// no peak needed can be released.
 	const parts = 1000
 	now := c.Available * parts
 	d.ClaimShare(s, "", int64(math.Round(min(unused, float64(c.Available))*parts)), now, WasteOnly)

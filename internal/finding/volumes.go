@@ -8,10 +8,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// volumeUnattached finds volumes that have been unattached for a week.
-// Providers do not say when a volume was detached; its I/O does, because it is
-// published only while the volume is attached: any sample within the week says
-// that it was in use.
+// volumeUnattached finds volumes unattached for a week. Providers do not state when a volume was
+// detached, but publish its I/O only while it is attached: any sample within the week shows that it
+// was in use.
 func volumeUnattached(x *Index, s *Subject) *Draft {
 	v, ok := s.Detail.(*inventory.Volume)
 	if !ok || s.State != inventory.StateAvailable || len(v.AttachedTo) > 0 {
@@ -54,8 +53,7 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 			Signal: "disk_ops", Value: "0", Window: x.Thresholds.VolumeUnattached,
 			Coverage: usage.NoCoverage, Source: s.Window.Source})
 	} else if d.Because == "" {
-		// Without its metrics its I/O is unknown: it may have been detached a minute
-		// ago, whatever was read of others.
+		// Without its metrics its I/O is unknown: it may have been detached a minute ago.
 		return nil
 	}
 	if s.Lifetime == inventory.Persistent {
@@ -69,9 +67,9 @@ func volumeUnattached(x *Index, s *Subject) *Draft {
 	return d
 }
 
-// leaveToManager turns the deletion of a volume into advice where something manages the volume: a
-// claim of Kubernetes holds its data also while no pod uses it, and whether it may go only the
-// cluster knows. The saving is no more than bounded, and none of it is called waste.
+// leaveToManager turns the deletion of a volume into advice if something manages it: a Kubernetes
+// claim holds its data even while no pod uses it, and only the cluster knows whether it can go. The
+// saving is only bounded and not called waste.
 func (x *Index) leaveToManager(d *Draft, s *Subject, v *inventory.Volume) {
 	holder, risk := s.Manager.String(), Medium
 	if v.Claim != "" {
@@ -86,9 +84,8 @@ func (x *Index) leaveToManager(d *Draft, s *Subject, v *inventory.Volume) {
 }
 
 // keepSnapshot claims a volume that is deleted after a snapshot of it: its whole cost is waste, and
-// the saving is that less the snapshot. A snapshot holds the written blocks and is counted with the
-// volume's size as its upper bound. If the snapshot may cost more than the volume, or has no price,
-// the saving is not known.
+// the saving is that less the snapshot, which is bounded by the volume's size. If the snapshot may
+// cost more than the volume, or has no price, the saving is unknown.
 func (x *Index) keepSnapshot(d *Draft, v *Subject) {
 	vol, ok := v.Detail.(*inventory.Volume)
 	total, unpriced := x.Cost(v, "")
@@ -111,5 +108,5 @@ func (x *Index) keepSnapshot(d *Draft, v *Subject) {
 	}
 	d.ClaimShare(v, "", 1, 1, WasteOnly)
 	d.ClaimShare(v, "", int64(total-kept), int64(total), SavingsOnly)
-	d.ClaimReplaced(v, 1, 1) // all that is left of it is the snapshot
+	d.ClaimReplaced(v, 1, 1) // only the snapshot remains
 }

@@ -263,7 +263,7 @@ func TestCountsEveryWorkload(t *testing.T) {
 			name := "w"
 			if strings.Contains(text, "NAMEd") || strings.Contains(text, "NAMEr") || strings.Contains(text, "NAMEc") ||
 				rapid.Bool().Draw(t, "own name") {
-				name = fmt.Sprintf("w%d", i) // references name one document
+				name = fmt.Sprintf("w%d", i) // references within one document
 			}
 			documents = append(documents, strings.Split(strings.ReplaceAll(text, "NAME", name), "---\n")...)
 			for _, g := range groups {

@@ -139,7 +139,7 @@ func (c *Counter) cast(ctx context.Context, id string, v Vote) (r approval.Reque
 	return r, "", nil
 }
 
-// Waiting is the request that waits for an approval, nil where none does.
+// Waiting is the request that waits for an approval, nil if none does.
 func (c *Counter) Waiting(ctx context.Context, d Decision) (*approval.Request, error) {
 	if d.Decision != Held {
 		return nil, nil

@@ -27,8 +27,8 @@ func TestDenialsComeFirst(t *testing.T) {
 	}
 }
 
-// TestAnApprovalIsAboutItsRequest: one from before the request is stale, and so is one that
-// decided another; one that names its request and has no time is not, nor is a denial.
+// TestAnApprovalIsAboutItsRequest checks that one from before the request is stale, and so is one
+// that decided another; one that names its request and has no time is not, nor is a denial.
 func TestAnApprovalIsAboutItsRequest(t *testing.T) {
 	asked := now.Add(400 * time.Millisecond)
 	r := approval.Request{ID: "r", AskedAt: asked, Amount: 10 * money.USD}
@@ -106,8 +106,8 @@ func TestConflictsAreDecidedAgain(t *testing.T) {
 	}
 }
 
-// TestWhoseVoteCounts: the asker's own approval is set aside and the request goes on waiting;
-// where the request was decided meanwhile it is read again; an approver's vote decides.
+// TestWhoseVoteCounts checks that the asker's own approval is set aside and the request goes on
+// waiting; where the request was decided meanwhile it is read again; an approver's vote decides.
 func TestWhoseVoteCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -27,7 +27,7 @@ type Way struct {
 	Decision Verdict `json:"decision"`
 }
 
-// candidates is how many future times are tried.
+// candidates is how many future start times to try.
 const candidates = 32
 
 // ways are the ways around a denial: a shorter run or fewer machines, a later start,

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestADryRunWritesNothing: whatever the answer, no store is written to, and the answer is
-// the one that the gate then gives.
+// TestADryRunWritesNothing checks that whatever the answer, no store is written to, and the answer
+// is the one that the gate then gives.
 func TestADryRunWritesNothing(t *testing.T) {
 	for _, tc := range []struct {
 		dollars int64
@@ -44,8 +44,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAKeyHasOneRequestAndOneHold: an edited file replaces what its key asked for and was
-// given, and once the run has begun its key is taken.
+// TestAKeyHasOneRequestAndOneHold checks that an edited file replaces the request and the hold of
+// its key, and that the key is taken once the run has begun.
 func TestAKeyHasOneRequestAndOneHold(t *testing.T) {
 	ctx, h := context.Background(), newMemoryStores(t, team)
 	edit := func(dollars int64, hash string) Ask {
@@ -112,7 +112,7 @@ func TestAnUnusedHoldIsReported(t *testing.T) {
 	}
 }
 
-// TestTheSmallestThatFits: a run under an hour is shortened by minutes, down to one, and
+// TestTheSmallestThatFits checks that a run under an hour is shortened by minutes, down to one, and
 // a machine has its part of the GPUs and no more.
 func TestTheSmallestThatFits(t *testing.T) {
 	for left, want := range map[int64]string{50: "max_runtime 50m", 1: "max_runtime 1m", 0: ""} {
@@ -140,7 +140,7 @@ func TestTheSmallestThatFits(t *testing.T) {
 	}
 }
 
-// TestADenialSaysWhatPasses: each way is taken, and passes as it says.
+// TestADenialSaysWhatPasses checks that each way is taken, and passes as it says.
 func TestADenialSaysWhatPasses(t *testing.T) {
 	const budgets = `budgets: [{id: vision, team: vision, purpose: training, amount: 1000, per_hour: 150}]
 quotas: [{id: a100, team: vision, gpus: {A100: 16}}]`

@@ -28,8 +28,9 @@ func TestLinkLocal(t *testing.T) {
 	}
 }
 
-// TestMetadataAddresses: no request goes to an address at which a cloud has credentials of the
-// machine, by which name and in which form it is given, nor by a proxy, nor is it tried again.
+// TestMetadataAddresses checks that no request goes to an address at which a cloud has credentials
+// of the machine, by which name and in which form it is given, nor by a proxy, nor is it tried
+// again.
 func TestMetadataAddresses(t *testing.T) {
 	for _, at := range []string{
 		"http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "http://[fd00:ec2::254]/",
@@ -52,7 +53,7 @@ func TestMetadataAddresses(t *testing.T) {
 	}
 }
 
-// refusal is nil where a request is refused for its address.
+// refusal is nil if a request is refused for its address.
 func refusal(t *testing.T, o Options, at string) error {
 	t.Helper()
 	resp, err := New(o).Do(request(t, "GET", at, ""))
@@ -67,8 +68,8 @@ func refusal(t *testing.T, o Options, at string) error {
 	return nil
 }
 
-// TestMetadataByName: a name is checked by the address that it has when the connection is made, as
-// a foreign name server may give another one each time.
+// TestMetadataByName checks that a name is checked by the address that it has when the connection
+// is made, as a foreign name server may give another one each time.
 func TestMetadataByName(t *testing.T) {
 	for _, c := range []struct{ network, address string }{
 		{"tcp4", "169.254.169.254:80"}, {"tcp6", "[fd00:ec2::254]:80"},
@@ -117,7 +118,7 @@ func nameServer(t *testing.T, answer netip.Addr) string {
 	return conn.LocalAddr().String()
 }
 
-// answerTo is a message of DNS (RFC 1035, 4.1) that answers the one question of another.
+// answerTo returns a DNS message (RFC 1035, 4.1) that answers the question of another one.
 func answerTo(question []byte, answer netip.Addr) ([]byte, bool) {
 	end := 12
 	for end < len(question) && question[end] != 0 {

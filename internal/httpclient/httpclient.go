@@ -94,7 +94,7 @@ type Attempt struct {
 	Request *http.Request
 	// Number counts from 1.
 	Number int
-	// Response is nil where Err is set.
+	// Response is nil if Err is set.
 	Response *http.Response
 	Err      error
 }
@@ -399,8 +399,8 @@ func Final(err error) bool {
 // maxRetryAfter bounds the Retry-After of a server, in seconds: a day.
 const maxRetryAfter = 24 * 60 * 60
 
-// RetryAfter reads Retry-After (RFC 9110, 10.2.3), in seconds or as a date, from 0 to a day.
-// ok is false where the header is missing or unreadable.
+// RetryAfter reads Retry-After (RFC 9110, 10.2.3), in seconds or as a date, from 0 to a day. ok is
+// false if the header is missing or unreadable.
 func RetryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil {

@@ -37,43 +37,42 @@ import (
 )
 
 const (
-	// Fresh is how old an intent may become before it is given up: five minutes.
+	// Fresh is the maximum age of an intent before it is given up: five minutes.
 	Fresh = 5 * time.Minute
-	// Patience is how long one call or look-up may take: one minute. The last call of an
-	// intent begins so long before it is given up, and so is over by then.
+	// Patience bounds one call or look-up: one minute. The last call of an intent begins at least
+	// this long before the intent is given up.
 	Patience = time.Minute
 )
 
-// Step is one call that changes the world. The zero value of a time is: not yet.
+// Step is one call with a lasting effect. Zero times mean that it has not happened yet.
 type Step struct {
 	// Name is the operation: "launch", "snapshot", "terminate".
 	Name string `json:"name"`
-	// Key is the idempotency key; it is written before the call.
+	// Key is the idempotency key, written before the call.
 	Key string `json:"key"`
 	// Params are the parameters of the call, and Undo those of its reversal (a former document byte
-	// for byte), both in the adapter's own form.
+	// for byte), both in the adapter's format.
 	Params   string    `json:"params,omitempty"`
 	Undo     string    `json:"undo,omitempty"`
 	IntentAt time.Time `json:"intent_at,omitzero"`
-	// RepeatedAt is when it was last written that the call is made again: an earlier one
-	// may have been carried out.
+	// RepeatedAt is when a repetition of the call was last recorded: an earlier call may have taken
+	// effect.
 	RepeatedAt time.Time `json:"repeated_at,omitzero"`
 	// Receipt identifies the result at the provider ("snap-0abc").
 	Receipt     string    `json:"receipt,omitempty"`
 	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
 	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
-	// Attempts counts the calls that are known to have been made; Error is the error of the last
-	// one.
+	// Attempts counts the calls known to have been made; Error is the error of the last one.
 	Attempts int    `json:"attempts,omitempty"`
 	Error    string `json:"error,omitempty"`
-	// Refused is the class of the provider's refusal, and RefusedAt when it was sure that
-	// nothing was done. FailedAt is when the provider gave up what it had accepted.
+	// Refused is the class of the provider's refusal, and RefusedAt when it was certain that
+	// nothing was done. FailedAt is when the provider gave up an accepted call.
 	Refused   string    `json:"refused,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
 	FailedAt  time.Time `json:"failed_at,omitzero"`
 }
 
-// State is how far a step has come.
+// State is the progress of a step.
 type State string
 
 // The states.
@@ -86,10 +85,10 @@ const (
 	GivenUp   State = "given-up" // it can never complete
 )
 
-// Settled says whether nothing remains to be done for the step.
+// Settled reports whether nothing remains to be done for the step.
 func (s State) Settled() bool { return s == Confirmed || s == Refused || s == GivenUp }
 
-// State returns how far the step has come.
+// State returns the state of the step.
 func (s Step) State() State {
 	switch {
 	case !s.ConfirmedAt.IsZero():
@@ -106,16 +105,16 @@ func (s Step) State() State {
 	return Planned
 }
 
-// Intend returns the planned step as one whose call is about to be made. Whatever an
-// earlier intent left in it is gone: this one begins again.
+// Intend returns the planned step with the intent to call it. Results of an earlier intent are
+// cleared.
 func (s Step) Intend(key string, now time.Time) Step {
 	return Step{Name: s.Name, Key: key, Params: s.Params, Undo: s.Undo, IntentAt: now}
 }
 
-// Progress is how far the provider has come with a call.
+// Progress is the provider's progress with a call.
 type Progress string
 
-// How far.
+// The values of Progress.
 const (
 	NotDone    Progress = "not-done"    // no trace of the call at the provider
 	InProgress Progress = "in-progress" // under way
@@ -123,37 +122,36 @@ const (
 	Impossible Progress = "impossible"  // it can never complete: a snapshot in error
 )
 
-// Event is the reason to keep a step.
+// Event is the reason for writing a step.
 type Event string
 
 // The events.
 const (
 	EventIntended   Event = "intended"   // the call is about to be made
 	EventRepeated   Event = "repeated"   // the call is about to be made again
-	EventUnanswered Event = "unanswered" // it was made; its answer does not say what became of it
+	EventUnanswered Event = "unanswered" // it was made; its response was lost or inconclusive
 	EventAccepted   Event = "accepted"   // the provider accepted it
-	EventFound      Event = "found"      // the provider shows it, though no answer was kept
+	EventFound      Event = "found"      // the provider shows it, though no response was recorded
 	EventConfirmed  Event = "confirmed"
 	EventRefused    Event = "refused"
 	EventGivenUp    Event = "given-up"
 )
 
-// ErrConflict says that another process wrote meanwhile. A [Subject] returns it, or an error
-// of its own that says so; a pass ends with it, and the next one reads what is there.
+// ErrConflict means that another process wrote first. A [Subject] returns it, or an error that
+// wraps it; the pass ends, and the next one reads the new state.
 var ErrConflict = errors.New("another process changed it meanwhile")
 
-// Subject is the object of a step: a resource, a launch.
+// Subject is the object of a step, such as a resource or a launch.
 type Subject interface {
-	// Keep writes the step for what happened, on the condition that the subject is of the
-	// version that was read. Whatever else of the subject changes with it (machines
-	// that a launch answered with, an audit entry) is written in the same transaction.
+	// Keep writes the step for an event, provided that the subject still has the version that was
+	// read. Related changes of the subject (machines returned by a launch, an audit entry) are
+	// written in the same transaction.
 	Keep(ctx context.Context, s Step, what Event) error
-	// Call makes the step's call, with its key, and returns the receipt. It returns when
-	// its context ends, and no later call of its own follows.
+	// Call makes the step's call with its key, and returns the receipt. It returns when its context
+	// ends, and makes no call afterwards.
 	Call(ctx context.Context, s Step) (receipt string, err error)
-	// Look says how far the provider has come, whether or not this process made the call.
-	// It returns the receipt if it found one. No trace is no proof where the provider shows
-	// things late.
+	// Look returns the provider's progress with a call of this or another process, and the receipt
+	// if there is one. No trace is no proof if the provider lists things late.
 	Look(ctx context.Context, s Step) (p Progress, receipt string, err error)
 }
 
@@ -163,41 +161,40 @@ type Outcome string
 // The outcomes. Due is only Resume's.
 const (
 	Done     Outcome = "done"      // confirmed by the provider
-	UnderWay Outcome = "under-way" // the provider is at work: look again later
-	Unseen   Outcome = "unseen"    // the provider shows no trace yet: look again later
-	Due      Outcome = "due"       // there is no trace, and the call may be made again
-	// Lapsed: there is no trace, and the intent is too old. What decided it decides again:
-	// with a new key, or with [Step.Intend] and the same one where the call has to prove
-	// that the earlier one had no effect, as a launch has before another pool is tried.
+	UnderWay Outcome = "under-way" // the provider is working on it: look again later
+	Unseen   Outcome = "unseen"    // no trace yet: look again later
+	Due      Outcome = "due"       // no trace, and the call may be repeated
+	// Lapsed: there is no trace, and the intent is too old. The decision must be made again, with a
+	// new key, or with [Step.Intend] and the same key if the call has to prove that the earlier one
+	// had no effect, as a launch does before trying another pool.
 	Lapsed   Outcome = "lapsed"
-	Rejected Outcome = "refused"    // the provider refused it: Step.Refused says how
+	Rejected Outcome = "refused"    // the provider refused it, see Step.Refused
 	Failed   Outcome = "impossible" // the provider gave it up
 )
 
-// Run is how steps are carried out. It knows nothing between passes: all that counts is in
-// the steps. It never sleeps.
+// Run executes steps. It keeps no state between passes, and never sleeps.
 type Run struct {
 	// Now tells the time.
 	Now func() time.Time
-	// Idempotent says that the provider knows keys: the same one never has a second effect.
-	// Without it a call whose outcome is unknown is never made again.
+	// Idempotent reports that the provider supports keys: a call with the same key never has a
+	// second effect. Otherwise a call with an unknown outcome is never repeated.
 	Idempotent bool
-	// Class returns the class of an error by which the provider refuses a call, so that
-	// nothing was done; empty where the error says nothing of that. Nil knows no refusals.
+	// Class returns the class of an error with which the provider refuses a call without effect;
+	// empty for other errors. Nil knows no refusals.
 	Class func(error) string
-	// FreshFor is how old an intent that left no trace may become before it lapses; 0 is
-	// [Fresh]. It is longer than Patience.
+	// FreshFor is the maximum age of an intent without a trace before it lapses; 0 means [Fresh].
+	// It must exceed Patience.
 	FreshFor time.Duration
-	// Patience is how long one call or look-up may take; 0 is [Patience].
+	// Patience bounds one call or look-up; 0 means [Patience].
 	Patience time.Duration
-	// Redact makes the text of an error fit to be kept; nil keeps it as it is.
+	// Redact removes secrets from an error text; nil keeps it unchanged.
 	Redact func(string) string
 }
 
-// Do takes a step one pass further: it writes the intent of a planned one and makes its
-// call; it looks up one that is under way, and makes its call again where that is due.
-// The step that it returns is as it was kept last. An error of the subject, an *[Unread] of
-// its look-up included, leaves the step for the next pass.
+// Do advances a step by one pass: it writes the intent of a planned step and makes its call; it
+// looks up a step in progress, and repeats its call if that is due. It returns the step as last
+// written. After an error of the subject, including an *[Unread] of its look-up, the next pass
+// continues.
 func (r Run) Do(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
 	if s.State() == Planned {
 		if s.Name == "" || s.Key == "" {
@@ -219,8 +216,8 @@ func (r Run) Do(ctx context.Context, on Subject, s Step) (Step, Outcome, error) 
 	return r.Call(ctx, on, s)
 }
 
-// Resume looks up a step whose intent is written, and keeps what the provider says. It
-// makes no call: where that is due, it says so.
+// Resume looks up a step with an intent, and records the provider's progress. It makes no call, but
+// returns Due if one is due.
 func (r Run) Resume(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
 	if out, ok := settled(s); ok {
 		return s, out, nil
@@ -230,7 +227,8 @@ func (r Run) Resume(ctx context.Context, on Subject, s Step) (Step, Outcome, err
 		return s, out, err
 	}
 	switch {
-	case s.Refused != "" && r.Now().Sub(s.RepeatedAt) > 2*r.patience(): // one to be carried out, one to show
+	// time for the call and for the provider to list it
+	case s.Refused != "" && r.Now().Sub(s.RepeatedAt) > 2*r.patience():
 		next := s
 		next.RefusedAt, next.AcceptedAt = r.Now(), time.Time{}
 		s, err = r.keep(ctx, on, s, next, EventRefused)
@@ -243,17 +241,17 @@ func (r Run) Resume(ctx context.Context, on Subject, s Step) (Step, Outcome, err
 	return s, Unseen, nil
 }
 
-// Repeat writes that the call of a step is about to be made again: of two processes that
-// found it due, one makes it.
+// Repeat records that the call of a step is about to be repeated: of two processes that find it
+// due, one makes it.
 func (r Run) Repeat(ctx context.Context, on Subject, s Step) (Step, error) {
 	next := s
 	next.RepeatedAt = r.Now()
 	return r.keep(ctx, on, s, next, EventRepeated)
 }
 
-// Call makes the call of a step whose intent, or repetition, this process has written, keeps
-// the answer, and looks what came of it. A process that was suspended in between makes no
-// call: the intent is too old. What was called is kept even where ctx ends meanwhile.
+// Call makes the call of a step whose intent, or repetition, this process has written, records the
+// response, and looks up the result. A process suspended in between makes no call, because the
+// intent is too old. The result is recorded even if ctx ends meanwhile.
 func (r Run) Call(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
 	switch {
 	case s.State() == Planned || s.Key == "":
@@ -270,7 +268,7 @@ func (r Run) Call(ctx context.Context, on Subject, s Step) (Step, Outcome, error
 		receipt, err = on.Call(ctx, s)
 		return err
 	})
-	ctx = context.WithoutCancel(ctx) // what was done is written down
+	ctx = context.WithoutCancel(ctx) // always record the result
 	next, class := s, ""
 	next.Attempts++
 	if err != nil && r.Class != nil {
@@ -292,9 +290,8 @@ func (r Run) Call(ctx context.Context, on Subject, s Step) (Step, Outcome, error
 	return r.look(ctx, on, s)
 }
 
-// refused keeps a refusal. Where the call was made again, an earlier one may have been
-// carried out, or may still be: then the refusal counts once all of them are over and the
-// provider has had time to show a trace.
+// refused records a refusal. If the call was repeated, an earlier one may still take effect: the
+// refusal counts once all calls are over and the provider has had time to show a trace.
 func (r Run) refused(ctx context.Context, on Subject, s, next Step, class string, why error) (Step, Outcome, error) {
 	next.Error, next.Refused = r.redact(why), class
 	if s.RepeatedAt.IsZero() {
@@ -309,7 +306,7 @@ func (r Run) refused(ctx context.Context, on Subject, s, next Step, class string
 	return r.look(ctx, on, s)
 }
 
-// look asks the provider how far it is with a step, and keeps what is new.
+// look asks the provider for the progress of a step, and records changes.
 func (r Run) look(ctx context.Context, on Subject, s Step) (Step, Outcome, error) {
 	var progress Progress
 	var receipt string
@@ -348,7 +345,7 @@ func (r Run) look(ctx context.Context, on Subject, s Step) (Step, Outcome, error
 	return s, "", &Unread{Step: s.Name, Err: fmt.Errorf("it answers %q", progress)}
 }
 
-// keep writes a step. It returns the step that is kept.
+// keep writes a step and returns it as written.
 func (r Run) keep(ctx context.Context, on Subject, old, next Step, what Event) (Step, error) {
 	if err := on.Keep(ctx, next, what); err != nil {
 		return old, err
@@ -356,13 +353,14 @@ func (r Run) keep(ctx context.Context, on Subject, old, next Step, what Event) (
 	return next, nil
 }
 
-// lapsed says whether an intent is too old for what it was decided by; one of the future is.
+// lapsed reports whether an intent is too old for the facts that it was decided on, or in the
+// future.
 func (r Run) lapsed(s Step) bool {
 	age := r.Now().Sub(s.IntentAt)
 	return age < 0 || age > r.freshFor()
 }
 
-// Callable says whether the call of an intent would be over before anybody gives it up.
+// Callable reports whether the call of an intent would end before the intent is given up.
 func (r Run) Callable(s Step) bool {
 	age := r.Now().Sub(s.IntentAt)
 	return age >= 0 && age <= r.freshFor()-r.patience()
@@ -392,19 +390,19 @@ func settled(s Step) (Outcome, bool) {
 	return "", false
 }
 
-// Unread says that the provider could not be asked about a step.
+// Unread means that a step could not be looked up at the provider.
 type Unread struct {
 	Step string
 	Err  error
 }
 
-// Error says what was looked up and why that failed.
+// Error names the look-up and its cause.
 func (u *Unread) Error() string { return "look up " + u.Step + " at the provider: " + u.Err.Error() }
 
 // Unwrap returns the cause.
 func (u *Unread) Unwrap() error { return u.Err }
 
-// Within does something that may take so long, and says for what it waited in vain.
+// Within runs a function with a time limit, and names the operation if it is exceeded.
 func Within(ctx context.Context, limit time.Duration, what string, do func(context.Context) error) error {
 	bounded, stop := context.WithTimeout(ctx, limit)
 	defer stop()

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// world is one subject, a provider that knows keys or not, and a clock.
+// world is one subject, a provider with or without idempotency keys, and a clock.
 type world struct {
 	now      time.Time
 	journal  *intenttest.Journal
@@ -34,7 +34,7 @@ func (w *world) run() intent.Run {
 		Redact: func(s string) string { return strings.ReplaceAll(s, "s3cr3t", "[redacted]") }}
 }
 
-// pass is one process's pass over the subject.
+// pass runs one process's pass over the subject.
 func (w *world) pass(boundary func()) (intent.Step, intent.Outcome, error) {
 	s := intenttest.Open("demo", w.journal, w.provider)
 	s.Boundary = boundary
@@ -45,7 +45,7 @@ func (w *world) pass(boundary func()) (intent.Step, intent.Outcome, error) {
 	return w.run().Do(context.Background(), s, step)
 }
 
-// events returns what was written, in short.
+// events returns the written events in short form.
 func (w *world) events() string {
 	var out []string
 	for _, e := range w.journal.Entries() {
@@ -54,8 +54,8 @@ func (w *world) events() string {
 	return strings.Join(out, " ")
 }
 
-// TestPasses: what each pass over a step comes to, what is written, and how many calls the
-// provider was asked to make and carried out.
+// TestPasses checks the result of each pass over a step, what is written, and the numbers of calls
+// requested and executed.
 func TestPasses(t *testing.T) {
 	type pass struct {
 		after time.Duration
@@ -215,7 +215,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestRefusedClass: a refusal is kept with its class and reason.
+// TestRefusedClass checks that a refusal is recorded with its class and reason.
 func TestRefusedClass(t *testing.T) {
 	w := newWorld(true)
 	w.provider.Fail(intenttest.Fault{On: "launch", Message: "quota of 8 s3cr3t", Class: "quota"})
@@ -225,7 +225,7 @@ func TestRefusedClass(t *testing.T) {
 	}
 }
 
-// TestGivenUp: what the provider gives up is settled.
+// TestGivenUp checks that a call that the provider gave up is settled.
 func TestGivenUp(t *testing.T) {
 	w := newWorld(false)
 	w.provider.Delay(0, 5)
@@ -243,8 +243,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses: a process that comes in at any boundary of another one's pass leaves one
-// call, and one effect even where the provider knows no keys.
+// TestTwoProcesses checks that two interleaved processes make one call, and cause one effect even
+// without idempotency keys.
 func TestTwoProcesses(t *testing.T) {
 	for _, keyed := range []bool{true, false} {
 		for at := 1; ; at++ {
@@ -279,7 +279,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// TestSuspended: a process that sleeps between its intent and its call makes none.
+// TestSuspended checks that a process suspended between intent and call makes no call.
 func TestSuspended(t *testing.T) {
 	for _, keyed := range []bool{true, false} {
 		w := newWorld(keyed)
@@ -295,7 +295,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// TestGivenUpWhileCalled: what was called is kept although the command was given up.
+// TestGivenUpWhileCalled checks that a call is recorded although the command was canceled.
 func TestGivenUpWhileCalled(t *testing.T) {
 	w := newWorld(true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -318,8 +318,8 @@ func (c canceling) Call(ctx context.Context, s intent.Step) (string, error) {
 	return c.Subject.Call(ctx, s)
 }
 
-// TestPatience: a provider that does not answer is not waited for longer than patience, and
-// the call counts as one that may have been carried out.
+// TestPatience checks that an unresponsive provider is not waited for longer than Patience, and
+// that the call counts as one that may have taken effect.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(false)
@@ -349,7 +349,8 @@ func (silent) Look(ctx context.Context, _ intent.Step) (intent.Progress, string,
 	return "", "", ctx.Err()
 }
 
-// TestMisuse: no call without an intent, a name and a key; none after it is settled.
+// TestMisuse checks that there is no call without intent, name and key, and none after the step is
+// settled.
 func TestMisuse(t *testing.T) {
 	w := newWorld(true)
 	s := intenttest.Open("demo", w.journal, w.provider)

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 )
 
-// stories are of one subject whose call takes long to show, whose answer is lost, or that is
-// refused first, at a provider that knows keys or not.
+// stories have one subject whose call shows late, whose response is lost, or that is refused first,
+// at a provider with or without keys.
 var stories = []intenttest.Story{
 	story("with keys", true, nil),
 	story("without keys", false, nil),
@@ -24,15 +24,15 @@ var stories = []intenttest.Story{
 
 func TestMain(m *testing.M) { os.Exit(intenttest.Main(m, stories...)) }
 
-// TestKilledAnywhere: a process that is killed before or after any write, call or look-up
-// leaves what the next one carries to its end, once.
+// TestKilledAnywhere checks that after a kill at any write, call or look-up the next process
+// completes the step, once.
 func TestKilledAnywhere(t *testing.T) {
 	for _, s := range stories {
 		t.Run(s.Name, s.KilledAnywhere)
 	}
 }
 
-// opened is the world that is kept in a directory, so long after the beginning.
+// opened returns the world stored in a directory, at a time after the start.
 func opened(dir string, keyed bool, after time.Duration) *world {
 	w := &world{now: start.Add(after)}
 	w.journal, w.provider = intenttest.OpenJournal(dir, w.clock), intenttest.OpenProvider(dir, w.clock, keyed)

@@ -14,9 +14,9 @@ import (
 // died ends a process in these tests.
 type died struct{}
 
-// TestSchedules: whatever two processes, their ends at any boundary, clocks, faults and late
-// look-ups come to, a key has at most one effect, no call is without a young intent before
-// it, and at last the journal says what there is.
+// TestSchedules checks for random schedules of two processes, kills, clocks, faults and late
+// look-ups that a key has at most one effect, that every call follows a recent intent, and that the
+// journal finally matches the provider.
 func TestSchedules(t *testing.T) {
 	schedules := 500
 	if os.Getenv("CURFEW_SLOW") != "" {
@@ -39,7 +39,8 @@ func schedule(t *testing.T, seed uint64) {
 		{On: "launch", Message: "reset", Carried: true}, {On: "launch", Message: "unavailable"}, {On: "launch"},
 		{On: "launch", Message: "none", Class: "capacity"}, {On: "look", Message: "throttled"},
 	}
-	// process makes a pass; at any boundary it may end, be suspended, or meet another one.
+	// process runs a pass; at any boundary it may end, be suspended, or be interleaved with another
+	// one.
 	var process func(depth int)
 	process = func(depth int) {
 		defer func() {
@@ -56,7 +57,7 @@ func schedule(t *testing.T, seed uint64) {
 					process(depth + 1)
 				}
 			case 2:
-				w.now = w.now.Add(time.Duration(rnd.IntN(1500)) * time.Millisecond) // no call outlives its patience
+				w.now = w.now.Add(time.Duration(rnd.IntN(1500)) * time.Millisecond) // no call exceeds Patience
 			}
 		})
 		var unread *intent.Unread
@@ -76,7 +77,7 @@ func schedule(t *testing.T, seed uint64) {
 			w.now = w.now.Add(-time.Duration(rnd.IntN(90)) * time.Second)
 		}
 	}
-	// Nothing goes wrong any more, and time passes.
+	// No more faults occur, and time passes.
 	var out intent.Outcome
 	for range 40 { // 20 minutes
 		var err error

@@ -121,8 +121,8 @@ func TestTagMapping(t *testing.T) {
 	}
 }
 
-// TestAffectsPolicies holds which tags decide what policies may do: every one of curfew's own, but those
-// that only describe.
+// TestAffectsPolicies checks which tags decide what policies may do: every one of curfew's own, but
+// those that only describe.
 func TestAffectsPolicies(t *testing.T) {
 	m := DefaultTagMapping()
 	for key, value := range map[string]string{
@@ -154,8 +154,7 @@ func TestMissingTags(t *testing.T) {
 	}
 }
 
-// TestTagSpellingsAreEquivalent: however the usual keys are written, the owner is the
-// same.
+// TestTagSpellingsAreEquivalent checks that spellings of the usual keys do not affect the owner.
 func TestTagSpellingsAreEquivalent(t *testing.T) {
 	keys := map[string]func(Owner) string{
 		"cost-center": func(o Owner) string { return o.CostCenter },

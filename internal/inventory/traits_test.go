@@ -44,7 +44,7 @@ func TestEveryKindHasTraits(t *testing.T) {
 	}
 }
 
-// TestTraitsAreConsistent holds the columns of the table against one another.
+// TestTraitsAreConsistent compares the columns of the table with one another.
 func TestTraitsAreConsistent(t *testing.T) {
 	for _, k := range Kinds() {
 		for rule, broken := range map[string]bool{

@@ -90,8 +90,8 @@ func joined(list []Address) string {
 	return strings.Join(s, " ")
 }
 
-// FuzzAddress: what is read as an address is written back alike and can break
-// neither a header nor a conversation.
+// FuzzAddress checks that a parsed address is formatted as before, and cannot inject anything into
+// a header or conversation.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{
 		"slack:#oncall", "mail:a.b+c@example.com", "webhook", "mail:a@b.c\n", "mail:.a@b.c", "slack:#ü",
@@ -118,8 +118,8 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzUser: whatever a tag says, an address outside our domain receives mail only if it is
-// listed.
+// FuzzUser checks that an address outside our domain only receives mail if it is listed, regardless
+// of tags.
 func FuzzUser(f *testing.F) {
 	for _, s := range []string{
 		"ana", "ana@example.com", "x@example.com@evil.example", "ana@example.com.evil.example",

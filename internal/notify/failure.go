@@ -66,8 +66,8 @@ func (s Secrets) Unreachable(ctx context.Context, err error) error {
 	return &Failure{Why: s.Clean(err.Error()), Temporary: temporary}
 }
 
-// network reports whether the network or its names and certificates are to blame, for
-// good or for now; neither where it is something else.
+// network reports whether the network or its names and certificates caused an error, finally or
+// temporarily; both are false for other errors.
 func network(err error) (final, temporary bool) {
 	var (
 		name        *net.DNSError

@@ -23,8 +23,7 @@ type Letter struct {
 	// Subject is the message in one line.
 	Subject string
 	Rows    []Row
-	// When is the earliest time at which something is done, in UTC; zero where
-	// nothing will be.
+	// When is the earliest time at which something is done, in UTC; zero if nothing will be.
 	When time.Time
 	// Ask introduces Keep, the command that exempts the resource, and AskTag the provider's
 	// own command that writes the tag which does; each pair may be empty.

@@ -90,8 +90,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// TestEveryVerbHasText: a new verb that can take something away must not be
-// announced without saying what it does.
+// TestEveryVerbHasText checks that every verb, including new destructive ones, is announced with
+// its effect.
 func TestEveryVerbHasText(t *testing.T) {
 	for _, v := range []policy.Verb{
 		policy.Tag, policy.Checkpoint, policy.Suspend, policy.Scale, policy.Stop, policy.Hibernate,
@@ -147,11 +147,10 @@ func message(t *rapid.T) action.Message {
 	return m
 }
 
-// looseJoiner finds a joiner that joins no parts of one emoji, as "👩\u200d🔬" does.
+// looseJoiner matches a joiner that does not join parts of an emoji, unlike in "👩\u200d🔬".
 var looseJoiner = regexp.MustCompile(`(^|[^\p{So}\x{1f3fb}-\x{1f3ff}\x{fe00}-\x{fe0f}])\x{200d}|\x{200d}([^\p{So}]|$)`)
 
-// TestLettersEscapeLineBreaks: whatever a name holds, it can neither begin a line nor
-// drive a terminal.
+// TestLettersEscapeLineBreaks checks that a name can neither begin a line nor control a terminal.
 func TestLettersEscapeLineBreaks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Compose(message(t))
@@ -199,8 +198,8 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// TestApprovalLetterHasPlan: the lines of the plan stand as they are, without what a
-// terminal takes for more, and the command approves that request.
+// TestApprovalLetterHasPlan checks that the lines of the plan are complete, without control
+// characters, and that the command approves that request.
 func TestApprovalLetterHasPlan(t *testing.T) {
 	l := Compose(action.Message{
 		Kind: "approval", Item: "4f1c2a",
@@ -215,7 +214,8 @@ func TestApprovalLetterHasPlan(t *testing.T) {
 	}
 }
 
-// TestAlertsNameNoMachine: an alert about a person has no place and no price of a machine.
+// TestAlertsNameNoMachine checks that an alert about a person contains no location and price of a
+// machine.
 func TestAlertsNameNoMachine(t *testing.T) {
 	r := inventory.Resource{
 		Cloud: alert.Cloud, Account: alert.Account, Region: "global", Kind: alert.KindPerson, ID: "ana",

@@ -48,7 +48,7 @@ const (
 	folderMode fs.FileMode = 0o700
 )
 
-// open opens the folder for reading. It returns fs.ErrNotExist where there is none.
+// open opens the folder for reading. It returns fs.ErrNotExist if there is none.
 func (f *folder) open() (*os.Root, error) {
 	dir, err := trust.OpenDir(f.root, 0, nil)
 	return dir, explained(err)
@@ -260,7 +260,7 @@ func (f *folder) walk(ctx context.Context, prefix string, each func(key string, 
 	return walkIn(ctx, dir, "", prefix, each)
 }
 
-// listed is how many names of a folder are read at a time.
+// listed is the number of names of a folder that are read at a time.
 const listed = 1000
 
 func walkIn(ctx context.Context, in *os.Root, below, prefix string, each func(key string, i fs.FileInfo) error) error {

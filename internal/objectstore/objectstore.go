@@ -64,7 +64,7 @@ func Identity(b checkpoint.Backend) string {
 	return ""
 }
 
-// granule is how many bytes pass a limit at a time.
+// granule is the number of bytes that pass a limit at a time.
 const granule = 64 << 10
 
 // limiter returns what lets so many bytes pass in a second; nil is all of them.

@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// TestBucketElsewhere: a bucket in another region than the configured one is found there, by
-// what S3 says when it is asked in the wrong one.
+// TestBucketElsewhere checks that a bucket in another region than the configured one is found
+// there, by what S3 says when it is asked in the wrong one.
 func TestBucketElsewhere(t *testing.T) {
 	versitygw.Start(t).Use(t)
 	to, err := url.Parse(os.Getenv("AWS_ENDPOINT_URL"))

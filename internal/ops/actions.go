@@ -19,7 +19,7 @@ import (
 // PoliciesInput selects what policies are checked against.
 type PoliciesInput struct {
 	Against string `query:"against" enum:"last" doc:"Count what each policy selects and could act on in the last scan." flag:"against" help:"count what policies could act on in the <last> scan"`
-	// Files are policies of this machine; empty are those of the configuration.
+	// Files are policy files of this machine; by default those of the configuration.
 	Files []string
 }
 
@@ -104,14 +104,14 @@ var ListAudit = declare(Operation[AuditInput, view.Audit]{
 		q := action.Query{
 			Actor: in.Actor, What: in.What, Resource: in.Resource, Item: in.Item, Since: in.Since, Until: in.Until,
 		}
-		if in.Cursor == "" { // a further page begins among them
+		if in.Cursor == "" { // a later page begins among them
 			q.Limit = in.Newest
 		}
 		return c.entries(ctx, in.Paging, q)
 	},
 })
 
-// errFullPage ends the reading of a log.
+// errFullPage ends reading at the end of a page.
 var errFullPage = errors.New("the page is full")
 
 // entries reads a page of the audit log.
@@ -140,7 +140,7 @@ func (c *Call) entries(ctx context.Context, p Paging, q action.Query) (r Reply[v
 	return r, err
 }
 
-// VerifyInput names an anchor that the audit log has to hold.
+// VerifyInput names an anchor that the audit log must contain.
 type VerifyInput struct {
 	// Anchor is a file or object of the command line, read with the credentials of Profile.
 	Anchor, Profile string
@@ -174,7 +174,7 @@ type ConfirmInput struct {
 	}
 }
 
-// ConfirmFuse confirms that what is due under a policy is meant.
+// ConfirmFuse confirms that the actions due under a policy are intended.
 var ConfirmFuse = declare(Operation[ConfirmInput, view.Fuses]{
 	Info: Info{ID: "confirm-alert", Method: post, Path: "alerts/{id}/confirm", Role: approval.RoleOperator,
 		Summary: "Confirm the actions that a blown fuse of a policy holds back", Schema: view.FusesSchema,
@@ -229,7 +229,7 @@ var Unfreeze = declare(Operation[ReasonInput, view.Freeze]{
 	},
 })
 
-// GetState shows how far the state and its witness are.
+// GetState shows the state and its witness.
 var GetState = declare(Operation[None, view.State]{
 	Info: Info{ID: "get-state", Method: get, Path: "state", Role: approval.RoleViewer,
 		Summary: "Show how far the state is, and what its witness knows", Schema: view.StateSchema,
@@ -239,7 +239,7 @@ var GetState = declare(Operation[None, view.State]{
 	},
 })
 
-// GetDoctorState lists what is wrong with the state and the service.
+// GetDoctorState lists problems of the state and the service.
 var GetDoctorState = declare(Operation[None, view.DoctorState]{
 	Info: Info{ID: "get-doctor-state", Method: get, Path: "doctor/state", Role: approval.RoleViewer,
 		Summary: "List problems of the state and the service, with the next steps", Schema: view.DoctorStateSchema,
@@ -249,7 +249,7 @@ var GetDoctorState = declare(Operation[None, view.DoctorState]{
 	},
 })
 
-// ListAlerts lists what people were notified of and goes on.
+// ListAlerts lists alerts that are still active.
 var ListAlerts = declare(Operation[None, view.Alerts]{
 	Info: Info{ID: "list-open-alerts", Method: get, Path: "alerts/open", Role: approval.RoleViewer,
 		Summary: "List what people were notified of and goes on", Schema: view.AlertsSchema,

@@ -14,10 +14,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Call is one call of an operation: the request that serves it, and its caller.
+// Call is one call of an operation, with its request and caller.
 type Call struct {
 	Request *runtime.Request
-	// Who is the caller of a service; the zero value is the user of this process.
+	// Who is the caller of a service; zero for the user of this process.
 	Who approval.Person
 	// Owner is true if the caller is the user of this process, who may do what the process may.
 	Owner bool
@@ -27,7 +27,7 @@ type Call struct {
 	sessions *sessions.Sessions
 }
 
-// Close releases what operations of the call opened.
+// Close releases resources opened by operations of the call.
 func (c *Call) Close() error {
 	if c.sessions == nil {
 		return nil
@@ -49,7 +49,7 @@ func (c *Call) Sessions(ctx context.Context) (*sessions.Sessions, error) {
 	return c.sessions, nil
 }
 
-// Teams returns the teams in which the caller has a role; all says every team.
+// Teams returns the teams in which the caller has a role; all means every team.
 func (c *Call) Teams(role string) (teams []string, all bool) {
 	if c.Owner {
 		return nil, true
@@ -58,7 +58,7 @@ func (c *Call) Teams(role string) (teams []string, all bool) {
 }
 
 // May reports whether the caller has the role of an operation, in all teams or, for a scoped
-// operation, in some.
+// operation, in at least one.
 func (c *Call) May(o Info) bool {
 	teams, all := c.Teams(o.Role)
 	return all || o.Scoped && len(teams) > 0
@@ -79,7 +79,7 @@ func (c *Call) Sees(role, team string) bool {
 	return all || team != "" && slices.ContainsFunc(teams, func(t string) bool { return strings.EqualFold(t, team) })
 }
 
-// InputError is an error that the content of an input causes, such as a file that cannot be
+// InputError is an error caused by the content of an input, such as a file that cannot be
 // estimated. A service shows its text to the caller.
 type InputError struct {
 	// Code is the stable name of the error.
@@ -90,7 +90,7 @@ type InputError struct {
 // Error implements error.
 func (e *InputError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the cause.
 func (e *InputError) Unwrap() error { return e.Err }
 
 // inputError marks an error as caused by the input, unless it already has a class.
@@ -103,15 +103,15 @@ func inputError(code string, err error) error {
 	return &InputError{Code: code, Err: err}
 }
 
-// usage is an error in the values of an input.
+// usage marks an error in the values of an input.
 func usage(err error) error { return &runtime.Error{Class: runtime.Usage, Code: "usage", Err: err} }
 
-// denied is an error of a caller who lacks a role for the object of a call.
+// denied returns the error for a caller who lacks a role for the object of a call.
 func denied(code, why, hint string) error {
 	return &runtime.Error{Class: runtime.Denied, Code: code, Err: errors.New(why), Hint: hint}
 }
 
-// missing is the error for an item that does not exist, or that the caller may not see.
+// missing returns the error for an item that does not exist, or that the caller must not see.
 func missing(kind, id string) error {
 	return &runtime.Error{
 		Code: "not_found", Err: errors.New("there is no " + kind + " " + plain.Line(action.Redact(id))),

@@ -17,14 +17,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// MaxText is the most bytes of a file that is sent.
+// MaxText is the maximum size of a file to send, in bytes.
 const MaxText = 900_000
 
 func tooLong(name string) error {
 	return usage(fmt.Errorf("%s is longer than the %d bytes that a server takes", name, MaxText))
 }
 
-// readSent returns the text of an open file that is sent.
+// readSent returns the text of a file to send.
 func readSent(name string, in io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, MaxText+1))
 	if err != nil {
@@ -38,7 +38,7 @@ func readSent(name string, in io.Reader) (string, error) {
 	return string(text), nil
 }
 
-// readWork returns the text of a YAML or JSON file that is sent; the name "-" is in.
+// readWork returns the text of a YAML or JSON file to send; the name "-" reads in.
 func (c *Call) readWork(name string, in io.Reader) (string, error) {
 	src, err := c.Request.Read(name, in, govern.MaxPlan)
 	if err == nil && len(src) > MaxText {
@@ -47,7 +47,7 @@ func (c *Call) readWork(name string, in io.Reader) (string, error) {
 	return string(src), err
 }
 
-// ImportBillInput names a bill, or holds it.
+// ImportBillInput names or contains a bill.
 type ImportBillInput struct {
 	Body struct {
 		Path          string `json:"path,omitempty" maxLength:"1000" example:"focus-2026-10.csv" doc:"A file, a folder or s3://bucket/prefix under serve.bill_paths."`
@@ -75,7 +75,7 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 		}
 		text, err := c.billText(in.File)
 		if err == nil {
-			err = spend.CheckBill(ctx, c.Request, in.File) // its mistakes are named by its path here
+			err = spend.CheckBill(ctx, c.Request, in.File) // mistakes are reported under its local path
 		}
 		in.Body.Content, in.Body.Name = text, strings.TrimSuffix(filepath.Base(in.File), ".gz")
 		return err
@@ -97,7 +97,7 @@ var ImportBill = declare(Operation[ImportBillInput, view.Bill]{
 	},
 })
 
-// billText returns the text of a bill that is sent: one CSV file.
+// billText returns the text of a bill to send: one CSV file.
 func (c *Call) billText(path string) (string, error) {
 	notSent := func(why string) error {
 		return &runtime.Error{
@@ -145,7 +145,7 @@ type SettingsInput struct {
 	FromFiles bool
 }
 
-// read replaces the names of files by their texts.
+// read replaces file names by their content.
 func (in *SettingsInput) read(c *Call) error {
 	if !in.FromFiles {
 		return nil

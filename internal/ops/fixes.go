@@ -11,14 +11,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// FixOptions are for the command line alone: the account of a finding, and the pull request
-// whose reviews approve.
+// FixOptions are for the command line only: the account of a finding, and the pull request whose
+// reviews approve.
 type FixOptions struct {
 	Source clouds.Source
 	GitHub bool
 }
 
-// source returns the account, by default that of the service's credentials.
+// source returns the account; by default that of the service's credentials.
 func (o FixOptions) source() clouds.Source {
 	if o.Source.Cloud == "" {
 		o.Source.Cloud = "aws"
@@ -98,7 +98,7 @@ var FixFindings = declare(Operation[FixFindingsInput, view.Fixes]{
 	},
 })
 
-// fix carries fixes out, where each finding is of a team for which the caller's role counts.
+// fix executes fixes, provided that the caller has the role for the team of each finding.
 func (c *Call) fix(ctx context.Context, ids []string, f Fixing, o FixOptions) (r Reply[view.Fixes], err error) {
 	fix := act.FixOptions{Source: o.source(), Scratch: f.Scratch, Save: f.Save, GitHub: o.GitHub}
 	if _, all := c.Teams(approval.RoleOperator); !all {
@@ -129,7 +129,7 @@ type UndoActionInput struct {
 	}
 }
 
-// UndoAction takes back one action.
+// UndoAction reverts one action.
 var UndoAction = declare(Operation[UndoActionInput, view.Undo]{
 	Info: Info{ID: "undo-action", Method: post, Path: "actions/{id}/undo", Role: approval.RoleOperator,
 		Summary: "Take back what an action did", Schema: view.UndoSchema},
@@ -148,7 +148,7 @@ type UndoActionsInput struct {
 	FixOptions
 }
 
-// UndoActions takes back several actions.
+// UndoActions reverts several actions.
 var UndoActions = declare(Operation[UndoActionsInput, view.Undo]{
 	Info: Info{ID: "undo-actions", Method: post, Path: "actions/undo", Role: approval.RoleOperator,
 		Summary: "Take back what several actions did", Schema: view.UndoSchema},

@@ -24,7 +24,7 @@ import (
 // names the value. The default is that of the operation's FlagDefaults, else of the tag default.
 func (o *Operation[I, D]) AddFlags(fs *pflag.FlagSet, in *I) { AddFlags(fs, in, o.FlagDefaults) }
 
-// AddFlags adds the flags of a struct with such tags; defaults go before those of the tags.
+// AddFlags adds the flags of a struct with such tags; defaults override those in the tags.
 func AddFlags(fs *pflag.FlagSet, in any, defaults map[string]string) {
 	addFlags(fs, reflect.ValueOf(in).Elem(), defaults)
 }
@@ -93,7 +93,7 @@ type Choice struct {
 	allowed []string
 }
 
-// NewChoice returns the value of a flag that takes one of the allowed values.
+// NewChoice returns a flag value limited to the allowed ones.
 func NewChoice(flag string, to *string, allowed []string) *Choice { return &Choice{flag, to, allowed} }
 
 var _ pflag.Value = (*Choice)(nil)
@@ -130,7 +130,7 @@ func OneOf(flag, value string, allowed ...string) error {
 		document.DidYouMean(value, allowed)))
 }
 
-// ParseDollars reads the amount of dollars of a flag, which is not negative.
+// ParseDollars parses a non-negative amount of dollars.
 func ParseDollars(flag, text string) (money.Amount, error) {
 	v, err := money.ParseAmount(strings.TrimPrefix(text, "$"))
 	if err != nil || v < 0 {
@@ -139,7 +139,7 @@ func ParseDollars(flag, text string) (money.Amount, error) {
 	return v, nil
 }
 
-// ParseOptionalDuration reads the duration of a flag, which is above zero; empty is 0.
+// ParseOptionalDuration parses a positive duration; empty is 0.
 func ParseOptionalDuration(flag, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

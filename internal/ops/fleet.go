@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// None is the input of operations without one.
+// None is an empty input.
 type None struct{}
 
 // ByID is the path of one item.
@@ -32,7 +32,7 @@ type ListInput struct {
 	Team    string `query:"team" maxLength:"200" doc:"Only of this owner."`
 }
 
-// listing returns the filters, the page and the caller's teams as the state takes them.
+// listing returns the filters, the page and the caller's teams for the state.
 func (in ListInput) listing(c *Call) (audit.Listing, error) {
 	out := c.visible()
 	out.Account, out.Region, out.Kind, out.Limit = in.Account, in.Region, inventory.Kind(in.Kind), in.Limit
@@ -53,7 +53,7 @@ func (c *Call) visible() audit.Listing {
 	return out
 }
 
-// checkTeam refuses a resource of another team as one that does not exist.
+// checkTeam refuses a resource of another team as if it did not exist.
 func (c *Call) checkTeam(ctx context.Context, id, role string) error {
 	if _, all := c.Teams(role); all {
 		return nil
@@ -87,7 +87,7 @@ var ListAccounts = declare(Operation[Paging, view.Accounts]{
 
 func resourceID(r view.Observed) string { return r.ID }
 
-// ListResources lists the resources as they were last observed.
+// ListResources lists the last observation of resources.
 var ListResources = declare(Operation[ListInput, view.Fleet]{
 	Info: Info{ID: "list-resources", Method: get, Path: "resources", Role: approval.RoleViewer, Scoped: true,
 		Summary: "List the resources as they were seen last", Schema: view.ResourcesSchema},
@@ -136,7 +136,7 @@ type KeepInput struct {
 		For    string `json:"for" minLength:"1" maxLength:"40" example:"24h" doc:"How long: 24h, 7d, or an RFC 3339 time." flag:"for" help:"how long: <24h>, 7d, or an RFC 3339 time"`
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" example:"demo on Thursday" doc:"Why, for those who look later." flag:"reason" help:"why, for those who look later"`
 	}
-	// Source is where the command line looks for a resource that no scan has.
+	// Source is where the command line looks up a resource that no scan has.
 	Source clouds.Source
 }
 
@@ -145,7 +145,7 @@ var KeepResource = declare(Operation[KeepInput, view.Keep]{
 	Info: Info{ID: "keep-resource", Method: post, Path: "resources/{id}/keep", Role: approval.RoleUser, Scoped: true,
 		Summary: "Exempt a resource from every policy, at once", Schema: view.KeepSchema,
 		Command: "keep", Why: "exemptions are kept in the state",
-		Flags: ownAccount},
+		Flags: accountFlags},
 	Send: func(_ context.Context, _ *Call, in *KeepInput) error {
 		return act.CheckKeep(in.ID, in.Body.For, in.Body.Reason)
 	},
@@ -196,13 +196,13 @@ var GetFinding = declare(Operation[ByID, view.Findings]{
 	},
 })
 
-// LastScanInput selects a kept audit.
+// LastScanInput selects a stored audit.
 type LastScanInput struct {
 	Cloud   string `query:"cloud" maxLength:"20" doc:"Only of this cloud: aws, sim, onprem."`
 	Samples bool   `query:"samples" doc:"With the samples that pictures are drawn of."`
 }
 
-// GetLastScan shows the newest kept audit.
+// GetLastScan shows the newest stored audit.
 var GetLastScan = declare(Operation[LastScanInput, view.Scan]{
 	Info: Info{ID: "get-last-scan", Method: get, Path: "scans/last", Role: approval.RoleViewer,
 		Summary: "Show the newest audit that was kept", Schema: view.ScanSchema},
@@ -226,7 +226,7 @@ type AccountPlanInput struct {
 	Cloud string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`
 }
 
-// GetAccountPlan shows the plan of the account by the newest kept audit.
+// GetAccountPlan shows the plan of the account from the newest stored audit.
 var GetAccountPlan = declare(Operation[AccountPlanInput, accountplan.Account]{
 	Info: Info{ID: "get-account-plan", Method: get, Path: "plans/account", Role: approval.RoleViewer,
 		Summary: "Show the plan of the account by the newest kept audit: all changes in order, and the bill after each",
@@ -244,7 +244,7 @@ var GetAccountPlan = declare(Operation[AccountPlanInput, accountplan.Account]{
 	},
 })
 
-// WhyInput names a figure of the newest kept audit.
+// WhyInput names a figure of the newest stored audit.
 type WhyInput struct {
 	Figure string `query:"figure" maxLength:"2000" doc:"The id of the figure, or a finding or resource; empty lists the figures."`
 	Cloud  string `query:"cloud" maxLength:"20" doc:"Of the audit of this cloud: aws, sim, onprem."`

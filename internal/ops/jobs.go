@@ -44,7 +44,7 @@ type RunInput struct {
 	Stdin io.Reader
 }
 
-// options returns what the input asks for.
+// options converts the input.
 func (in RunInput) options() (jobs.RunOptions, error) {
 	b := in.Body
 	o := jobs.RunOptions{

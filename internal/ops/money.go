@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// checkPeriod refuses a period that cannot be read.
+// checkPeriod refuses an invalid period.
 func checkPeriod(c *Call, p runtime.Period, standard string) error {
 	_, _, err := p.Or(standard).Bounds(c.Request.Now())
 	return err
@@ -29,7 +29,7 @@ var ListBudgets = declare(Operation[None, view.Budgets]{
 	Info: Info{ID: "list-budgets", Method: get, Path: "budgets", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show where the budgets stand", Schema: view.BudgetSchema,
 		Command: "budget", Why: "budgets are those of the state",
-		Flags: demoHere},
+		Flags: demoFlags},
 	Do: func(ctx context.Context, c *Call, _ None) (Reply[view.Budgets], error) {
 		return reply(c.budgets(ctx))
 	},
@@ -52,7 +52,7 @@ var GetBudget = declare(Operation[ByID, view.Budgets]{
 	},
 })
 
-// budgets returns the budgets that the caller may see; none is no error.
+// budgets returns the budgets that the caller may see; having none is not an error.
 func (c *Call) budgets(ctx context.Context) (view.Budgets, error) {
 	doc, err := spend.Budgets(ctx, c.Request)
 	var none *runtime.Error
@@ -78,7 +78,7 @@ var ListHolds = declare(Operation[HoldsInput, view.Holds]{
 	Info: Info{ID: "list-holds", Method: get, Path: "holds", Role: approval.RoleViewer, Scoped: true,
 		Summary: "List the budget reservations of a period", Schema: view.HoldsSchema,
 		Command: "budget holds", Why: "reservations are in the state",
-		Flags: demoHere},
+		Flags: demoFlags},
 	FlagDefaults: map[string]string{"since": "30d"},
 	List: listOf(func(d *view.Holds) *[]view.Hold {
 		return &d.Holds
@@ -88,7 +88,7 @@ var ListHolds = declare(Operation[HoldsInput, view.Holds]{
 	},
 })
 
-// holds returns the reservations for which the caller's role counts.
+// holds returns the reservations that the caller may see.
 func (c *Call) holds(ctx context.Context, p runtime.Period, role string) (Reply[view.Holds], error) {
 	doc, now, err := spend.Holds(ctx, c.Request, p)
 	if err == nil {
@@ -127,7 +127,7 @@ func (in SettleInput) actual() (*money.Amount, error) {
 	return &v, err
 }
 
-// SettleHold ends a reservation by what was spent.
+// SettleHold ends a reservation with its actual cost.
 var SettleHold = declare(Operation[SettleInput, view.OneHold]{
 	Info: Info{ID: "settle-hold", Method: post, Path: "holds/{id}/settle", Role: approval.RoleUser, Scoped: true,
 		Summary: "Settle a reservation with the amount spent", Schema: view.HoldSchema,
@@ -178,7 +178,7 @@ func (in ExtendInput) change() (amount money.Amount, change spend.HoldAction, er
 	return amount, spend.Extend(amount, length), nil
 }
 
-// ExtendHold asks the gate whether a run may cost more or run longer.
+// ExtendHold asks the gate to let a run cost more or run longer.
 var ExtendHold = declare(Operation[ExtendInput, view.OneHold]{
 	Info: Info{ID: "extend-hold", Method: post, Path: "holds/{id}/extend", Role: approval.RoleUser, Scoped: true,
 		Summary: "Ask whether a live run may cost more or run longer", Schema: view.HoldSchema,
@@ -199,7 +199,7 @@ var ExtendHold = declare(Operation[ExtendInput, view.OneHold]{
 	},
 })
 
-// costsOf narrows a query to what the caller may see: the costs of the teams of a role in teams.
+// costsOf restricts a query to the costs that the caller may see.
 func (c *Call) costsOf(q spend.CostsQuery) (spend.CostsQuery, error) {
 	q.Period = q.Or("month")
 	if teams, all := c.Teams(approval.RoleViewer); !all {
@@ -218,7 +218,7 @@ var GetCosts = declare(Operation[spend.CostsQuery, view.Costs]{
 	Info: Info{ID: "get-costs", Method: get, Path: "costs", Role: approval.RoleViewer, Scoped: true,
 		Summary: "Show what the ledger charged, by dimensions", Schema: view.CostsSchema,
 		Command: "costs", Why: "the ledger is in the state",
-		Flags: demoHere},
+		Flags: demoFlags},
 	FlagDefaults: map[string]string{"since": "month", "by": "team"},
 	Send: func(_ context.Context, c *Call, in *spend.CostsQuery) error {
 		q, err := c.costsOf(*in)
@@ -254,7 +254,7 @@ type UnitsInput struct {
 	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"the dimension that the keys of --counts are values of: project"`
 	Granularity string   `query:"granularity" enum:"hour,day,month,total" default:"total" flag:"granularity" help:"hour, day, month or total"`
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only costs that have a value: team=search; repeatable"`
-	// Counts of the command line may also name a file.
+	// On the command line Counts may also name a file.
 	Counts string   `query:"counts" enum:"gpu-hours" doc:"gpu-hours for the used GPU hours of the ledger; without it the units of the configuration."`
 	Units  []string `query:"unit,explode" maxItems:"20" doc:"Only these units of the configuration; with counts, what the unit is called."`
 	Per    int64    `query:"per" minimum:"1" maximum:"1000000000000" default:"1" doc:"With counts, how many a unit cost is for." flag:"per" help:"how many a unit cost is for: 1000000"`
@@ -286,7 +286,7 @@ var GetUnitCosts = declare(Operation[UnitsInput, view.Units]{
 			err = q.Check(c.Request.Now())
 		}
 		if in.Counts == "" {
-			in.Per, in.Target = 1, "" // they are about the counts
+			in.Per, in.Target = 1, "" // they apply to counts
 		}
 		return err
 	},
@@ -311,7 +311,7 @@ type TenantSharesInput struct {
 	Source clouds.Source
 }
 
-// GetCostShares divides machine costs as metrics servers report their use.
+// GetCostShares divides machine costs by the use that metrics servers report.
 var GetCostShares = declare(Operation[TenantSharesInput, view.Shares]{
 	Info: Info{ID: "get-cost-shares", Method: get, Path: "costs/shares", Role: approval.RoleViewer,
 		Summary: "Divide the cost of machines among the workloads that held their GPUs, by the configured metrics servers",
@@ -342,7 +342,7 @@ type DivideInput struct {
 	}
 }
 
-// DivideCosts divides machine costs among the workloads of a file.
+// DivideCosts divides machine costs among the workloads in a file.
 var DivideCosts = declare(Operation[DivideInput, view.Shares]{
 	Info: Info{ID: "divide-costs", Method: post, Path: "costs/shares", Role: approval.RoleUser,
 		Summary: "Divide what machines cost among the workloads of a file", Schema: view.SharesSchema,
@@ -377,7 +377,7 @@ var GetBills = declare(Operation[BillInput, view.BillShow]{
 	Info: Info{ID: "get-bills", Method: get, Path: "bills", Role: approval.RoleViewer,
 		Summary: "Show the imported bills of a period", Schema: view.BillShowSchema,
 		Command: "bill show", Why: "bills are in the state",
-		Flags: demoHere},
+		Flags: demoFlags},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in BillInput) (Reply[view.BillShow], error) {
 		return reply(spend.BillShow(ctx, c.Request, in.Or("month"), in.By, bill.Basis(in.Basis)))
@@ -395,14 +395,14 @@ var GetReconciliation = declare(Operation[ReconcileInput, view.Reconciliation]{
 	Info: Info{ID: "get-reconciliation", Method: get, Path: "bills/reconciliation", Role: approval.RoleViewer,
 		Summary: "Compare billed and accrued costs of a period", Schema: view.ReconciliationSchema,
 		Command: "bill reconcile", Why: "bills and ledger are in the state",
-		Flags: demoHere},
+		Flags: demoFlags},
 	FlagDefaults: map[string]string{"since": "month"},
 	Do: func(ctx context.Context, c *Call, in ReconcileInput) (Reply[view.Reconciliation], error) {
 		return reply(spend.Reconcile(ctx, c.Request, in.Or("month"), bill.Basis(in.Basis), false))
 	},
 })
 
-// PostReconciliationInput selects a period whose variance is posted.
+// PostReconciliationInput selects a period whose variance is to be posted.
 type PostReconciliationInput struct {
 	Body struct {
 		Since string `json:"since" minLength:"1" maxLength:"40" example:"2026-10-01" doc:"From then on: 7d, month, 2026-11-01."`

@@ -30,7 +30,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// served returns the input with which an operation runs at a service, for one that is sent.
+// served returns the input that a service receives for a given one.
 func served[I, D any](t *testing.T, o Operation[I, D], in I) I {
 	t.Helper()
 	var got I
@@ -67,7 +67,7 @@ func served[I, D any](t *testing.T, o Operation[I, D], in I) I {
 	return got
 }
 
-// checkServed compares what is sent with what arrives.
+// checkServed compares the sent with the received input.
 func checkServed[I, D any](t *testing.T, o *Operation[I, D], in I) {
 	t.Helper()
 	if got := served(t, *o, in); !reflect.DeepEqual(got, in) {
@@ -75,7 +75,7 @@ func checkServed[I, D any](t *testing.T, o *Operation[I, D], in I) {
 	}
 }
 
-func TestServiceGetsTheInputThatIsSent(t *testing.T) {
+func TestServiceReceivesInput(t *testing.T) {
 	id := ByID{ID: "a/b c?d"}
 	page := Paging{Limit: 7, Cursor: cursor("x")}
 	checkServed(t, GetResource, id)
@@ -104,7 +104,7 @@ func TestServiceGetsTheInputThatIsSent(t *testing.T) {
 	checkServed(t, FixFindings, fix)
 }
 
-func TestServiceNeverGetsWhatIsForThisMachine(t *testing.T) {
+func TestLocalFieldsAreNotSent(t *testing.T) {
 	var work GateInput
 	work.Body.Content, work.File, work.Votes, work.GitHub, work.Stdin = "x", "job.yaml", "votes.yaml", true,
 		strings.NewReader("x")
@@ -140,7 +140,7 @@ func TestOperationsAreDeclaredOnce(t *testing.T) {
 	}
 }
 
-func TestPagesAddUpToTheCollection(t *testing.T) {
+func TestPagesAddUpToCollection(t *testing.T) {
 	whole := view.Keeps{Schema: view.KeepsSchema}
 	for i := range 11 {
 		whole.Keeps = append(whole.Keeps, view.Keep{Resource: string(rune('a' + i))})
@@ -173,8 +173,8 @@ func TestPagesAddUpToTheCollection(t *testing.T) {
 	}
 }
 
-// TestZeroPageIsTheWholeCollection lists what the state pages by itself, without a limit.
-func TestZeroPageIsTheWholeCollection(t *testing.T) {
+// TestZeroPageIsWholeCollection lists what the state pages by itself, without a limit.
+func TestZeroPageIsWholeCollection(t *testing.T) {
 	req := apptest.Request(t, "")
 	_, state, err := req.State(t.Context())
 	if err != nil {
@@ -210,7 +210,7 @@ func TestZeroPageIsTheWholeCollection(t *testing.T) {
 	}
 }
 
-func TestFlagsComeFromTheInput(t *testing.T) {
+func TestFlagsComeFromInput(t *testing.T) {
 	in := HoldsInput{}
 	fs := pflag.NewFlagSet("holds", pflag.ContinueOnError)
 	ListHolds.AddFlags(fs, &in)
@@ -230,8 +230,8 @@ func TestFlagsComeFromTheInput(t *testing.T) {
 	}
 }
 
-// TestHelpListsWhatExists holds the lists in tags against the packages that own them.
-func TestHelpListsWhatExists(t *testing.T) {
+// TestHelpListsExistingValues compares the lists in tags with the packages that own them.
+func TestHelpListsExistingValues(t *testing.T) {
 	fs := pflag.NewFlagSet("costs", pflag.ContinueOnError)
 	GetCosts.AddFlags(fs, &spend.CostsQuery{})
 	var names []string

@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/client"
 )
 
-// Paging is the part of a collection that is asked for. The zero value is all of it.
+// Paging selects a part of a collection; zero for all.
 type Paging struct {
 	Cursor string `query:"cursor" maxLength:"400" doc:"Where the page begins: Next-Cursor of the one before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most items of a page."`
@@ -17,7 +17,7 @@ type Paging struct {
 
 func (p Paging) paging() Paging { return p }
 
-// after returns the key in the cursor; empty is the beginning.
+// after returns the key in the cursor; empty for the start.
 func (p Paging) after() (string, error) {
 	key, err := base64.RawURLEncoding.DecodeString(p.Cursor)
 	if err != nil || p.Cursor != "" && len(key) == 0 {
@@ -33,8 +33,7 @@ func invalidCursor() error {
 	}
 }
 
-// cursorGone is the error of a page that begins after an item which is not in the collection, for
-// it is gone or was never there.
+// cursorGone returns the error of a page that begins after a missing item.
 func cursorGone() error {
 	return &runtime.Error{
 		Class: runtime.Usage, Code: client.CursorGone, Hint: "begin without a cursor",
@@ -46,14 +45,14 @@ func cursor(key string) string { return base64.RawURLEncoding.EncodeToString([]b
 
 // List divides documents with a list of items into pages.
 type List[D any] struct {
-	// cut leaves one page in a document and returns the cursor of the next; nil where the
-	// operation reads pages itself.
+	// cut reduces a document to one page and returns the cursor of the next; nil if the operation
+	// reads pages itself.
 	cut func(p Paging, doc *D) (next string, err error)
-	// join appends a page to the pages before it.
+	// join appends a page to the previous ones.
 	join func(whole *D, page D)
 }
 
-// listOf is the List of documents whose items a key identifies.
+// listOf returns the List of documents with items identified by a key.
 func listOf[D, T any](items func(*D) *[]T, key func(T) string) *List[D] {
 	l := joined(items)
 	l.cut = func(p Paging, doc *D) (next string, err error) {
@@ -64,7 +63,7 @@ func listOf[D, T any](items func(*D) *[]T, key func(T) string) *List[D] {
 	return l
 }
 
-// joined is the List of documents whose operation reads pages itself.
+// joined returns the List of documents whose operation reads pages itself.
 func joined[D, T any](items func(*D) *[]T) *List[D] {
 	return &List[D]{join: func(whole *D, page D) {
 		all := items(whole)
@@ -92,7 +91,7 @@ func page[T any](p Paging, all []T, key func(T) string) (items []T, next string,
 	return append([]T{}, all...), next, nil
 }
 
-// nextOf returns the cursor after a page that the state cut.
+// nextOf returns the cursor after a page from the state.
 func nextOf[T any](items []T, more bool, key func(T) string) string {
 	if !more || len(items) == 0 {
 		return ""

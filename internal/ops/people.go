@@ -37,7 +37,7 @@ var ListApprovals = declare(Operation[ApprovalsInput, view.Approvals]{
 	},
 })
 
-// request returns the one request whose id begins with a text, for which the caller's role counts.
+// request returns the request with a unique ID prefix, if the caller's role covers it.
 func (c *Call) request(ctx context.Context, id, role string) (view.Request, error) {
 	doc, _, err := govern.Approvals(ctx, c.Request, id, true)
 	if err != nil {
@@ -63,7 +63,7 @@ var GetApproval = declare(Operation[ByID, view.Decision]{
 	},
 })
 
-// Proof is how an approver proves an identity on the command line; a service knows its callers.
+// Proof is the identity proof of an approver on the command line; a service knows its callers.
 type Proof struct {
 	Proof string `enum:"auto,aws,none" default:"auto" flag:"proof" help:"how to prove who you are: aws (your AWS credentials), none (a name alone), auto (aws for fixes)"`
 }
@@ -96,7 +96,7 @@ var Approve = declare(Operation[ApproveInput, view.Decision]{
 	Info: Info{ID: "approve", Method: post, Path: "approvals/{id}/approve", Role: approval.RoleApprover, Scoped: true,
 		Summary: "Approve a request of another person", Schema: view.DecisionSchema,
 		Command: "approve", Why: "requests are in the state",
-		Flags: ownProof},
+		Flags: proofFlags},
 	Send: func(_ context.Context, _ *Call, in *ApproveInput) error {
 		_, err := in.upTo()
 		return err
@@ -122,13 +122,13 @@ var Deny = declare(Operation[DenyInput, view.Decision]{
 	Info: Info{ID: "deny", Method: post, Path: "approvals/{id}/deny", Role: approval.RoleApprover, Scoped: true,
 		Summary: "Deny a request of another person", Schema: view.DecisionSchema,
 		Command: "deny", Why: "requests are in the state",
-		Flags: ownProof},
+		Flags: proofFlags},
 	Do: func(ctx context.Context, c *Call, in DenyInput) (Reply[view.Decision], error) {
 		return c.decide(ctx, in.ID, false, 0, in.Body.Reason, in.Proof)
 	},
 })
 
-// decide decides a request. The desk checks the caller again, against the roles of the request.
+// decide decides a request. The desk checks the caller again, by the roles of the request.
 func (c *Call) decide(ctx context.Context, id string, allow bool, amount money.Amount, reason string, p Proof) (
 	Reply[view.Decision], error) {
 	if _, all := c.Teams(approval.RoleApprover); !all {
@@ -209,7 +209,7 @@ var RevokeToken = declare(Operation[ByID, view.OneToken]{
 	},
 })
 
-// ListNotifiers lists the addresses that the configuration names for messages.
+// ListNotifiers lists the configured addresses for messages.
 var ListNotifiers = declare(Operation[Paging, view.Notifiers]{
 	Info: Info{ID: "list-notifiers", Method: get, Path: "notifiers", Role: approval.RoleOperator,
 		Summary: "List the addresses that the configuration names for messages", Schema: view.NotifiersSchema},

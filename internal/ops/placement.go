@@ -4,14 +4,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Location is where a command runs.
+// Location is the place where a command runs.
 type Location int
 
 // The locations.
 const (
-	// Here is this machine alone: the command asks no state, or one of its own.
+	// Here is this machine only: the command needs no state, or creates its own.
 	Here Location = iota
-	// Anywhere is the service where one is configured, else the state of this machine.
+	// Anywhere is the service if one is configured, else the state of this machine.
 	Anywhere
 	// AtService is a service.
 	AtService
@@ -19,25 +19,26 @@ const (
 	ByState
 )
 
-// Placement is where a command runs, and why.
+// Placement describes where a command runs, and why.
 type Placement struct {
 	At  Location
 	Why string
-	// Flags run the command elsewhere: by their name, or by name=value.
+	// Flags change the location, by name or name=value.
 	Flags map[string]Location
-	// WithArgs is where the command runs with arguments; nil is At.
+	// WithArgs is the location with arguments; nil means At.
 	WithArgs *Location
 }
 
 var (
 	here = Here
-	// demoHere are books of the simulated account, which this machine makes.
-	demoHere = map[string]Location{"demo": Here}
-	// ownAccount are the flags by which a command reads an account with the user's own
-	// credentials; a service has its own.
-	ownAccount = map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState}
-	// ownProof are the flags by which the user proves an identity to the state of this machine.
-	ownProof = map[string]Location{"proof": ByState, "proof=auto": Anywhere}
+	// demoFlags is the placement of the flag --demo, which uses the simulated account, whose ledger
+	// this machine creates.
+	demoFlags = map[string]Location{"demo": Here}
+	// accountFlags holds the flags with which a command reads an account with the user's credentials;
+	// a service has its own.
+	accountFlags = map[string]Location{"regions": ByState, "assume-role": ByState, "profile": ByState}
+	// proofFlags holds the flags that prove the user's identity to the state of this machine.
+	proofFlags = map[string]Location{"proof": ByState, "proof=auto": Anywhere}
 )
 
 const (
@@ -50,7 +51,7 @@ const (
 	localSessions   = "sessions and their keeper are in the state of this machine"
 )
 
-// local are the commands that no service carries out.
+// local holds the commands that no service supports.
 var local = map[string]Placement{
 	"curfew":      {At: Here, Why: printsHelp},
 	"init":        {At: Here, Why: "it writes files here"},
@@ -139,7 +140,7 @@ var local = map[string]Placement{
 	"price update":    {At: Here, Why: "it writes the price book of this machine"},
 }
 
-// Placements returns where each command runs, by its name without the program's.
+// Placements returns the location of each command, by its name without the program's.
 func Placements() map[string]Placement {
 	all := make(map[string]Placement, len(local)+len(endpoints))
 	for name, p := range local {
@@ -153,8 +154,8 @@ func Placements() map[string]Placement {
 	return all
 }
 
-// Locate returns where a command runs with its flags and arguments, and the flag that decides
-// it, if any. A flag that needs the state of this machine comes before every other.
+// Locate returns the location of a command with its flags and arguments, and the deciding flag, if
+// any. A flag that needs the state of this machine takes precedence.
 func (p Placement) Locate(flags *pflag.FlagSet, args []string) (at Location, flag string) {
 	at = p.At
 	if p.WithArgs != nil && len(args) > 0 {

@@ -13,15 +13,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/client"
 )
 
-// Place is where operations are carried out.
+// Place is the place where operations are executed.
 type Place struct {
 	// Local is the call of the user of this process.
 	Local *Call
-	// Service is the service with the state; nil is this machine.
+	// Service is the service with the state; nil for this machine.
 	Service *client.Client
 }
 
-// send carries an operation out at the service of a place.
+// send executes an operation at the service of a place.
 func (o *Operation[I, D]) send(ctx context.Context, at *Place, in I) (Reply[D], error) {
 	req := encode(o.Path, in)
 	var r Reply[D]
@@ -32,7 +32,7 @@ func (o *Operation[I, D]) send(ctx context.Context, at *Place, in I) (Reply[D], 
 		r.Doc, meta, err = o.collect(ctx, at, req)
 	case !o.Mutates():
 		r.Doc, meta, err = client.Get[D](ctx, at.Service, o.Schema, req.path, req.query)
-	case o.HasSecret: // the service stores no answer for a second try
+	case o.HasSecret: // the service stores no response that could be repeated
 		r.Doc, err = client.PostOnce[D](ctx, at.Service, o.Schema, req.path, req.body)
 	default:
 		r.Doc, err = client.Post[D](ctx, at.Service, o.Schema, req.path, req.body)
@@ -48,7 +48,7 @@ func (o *Operation[I, D]) send(ctx context.Context, at *Place, in I) (Reply[D], 
 	return r, err
 }
 
-// explain adds to an error of the service what to do about it on this machine.
+// explain adds to an error of the service what to do about it here.
 func (p *Place) explain(err error) error {
 	var answered *client.Error
 	if errors.As(err, &answered) && answered.Code == "unauthenticated" {
@@ -58,13 +58,13 @@ func (p *Place) explain(err error) error {
 	return err
 }
 
-// readings is how often a collection is read from its beginning, where items at which pages begin
-// go meanwhile.
-const readings = 4
+// maxReadings bounds how often a collection is read from the start if items at page boundaries
+// disappear meanwhile.
+const maxReadings = 4
 
 // collect reads all pages of a collection into one document.
 func (o *Operation[I, D]) collect(ctx context.Context, at *Place, req request) (whole D, meta client.Meta, err error) {
-	for range readings {
+	for range maxReadings {
 		whole, meta, err = o.pages(ctx, at, req)
 		var answered *client.Error
 		if !errors.As(err, &answered) || answered.Code != client.CursorGone {
@@ -88,8 +88,8 @@ func (o *Operation[I, D]) pages(ctx context.Context, at *Place, req request) (wh
 	return whole, meta, err
 }
 
-// Each carries the operation out page by page, so that a long collection is never held whole.
-// Set puts a page into the input of an operation.
+// Each executes the operation page by page, so that a long collection is never in memory as a
+// whole. Set puts a page into the input of an operation.
 func (o *Operation[I, D]) Each(ctx context.Context, at *Place, in I, set func(*I, Paging), each func(D) error) error {
 	if at.Service != nil {
 		req := encode(o.Path, in)
@@ -110,14 +110,14 @@ func (o *Operation[I, D]) Each(ctx context.Context, at *Place, in I, set func(*I
 	}
 }
 
-// request is an input as it is sent.
+// request is an encoded input.
 type request struct {
 	path  string
 	query url.Values
 	body  any
 }
 
-// encode writes an input as a request, by the tags of its fields.
+// encode encodes an input as a request by the tags of its fields.
 func encode(path string, in any) request {
 	req := request{path: path, query: url.Values{}}
 	req.add(reflect.ValueOf(in))
@@ -141,7 +141,7 @@ func (r *request) add(v reflect.Value) {
 	}
 }
 
-// parameters writes a value of a query; a default needs none.
+// parameters encodes a query value; defaults are omitted.
 func parameters(v reflect.Value, standard string) []string {
 	switch value := v.Interface().(type) {
 	case []string:

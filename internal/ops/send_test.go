@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestRereadsCollectionAfterGoneCursor begins again where the item goes after which a page
-// begins, and gives up where that never ends.
+// TestRereadsCollectionAfterGoneCursor checks that a collection is read again if the item at a page
+// boundary disappears, a limited number of times.
 func TestRereadsCollectionAfterGoneCursor(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

@@ -38,7 +38,7 @@ type UpInput struct {
 	Stdin io.Reader
 }
 
-// options returns what the input asks for.
+// options converts the input.
 func (in UpInput) options() (sessions.UpOptions, error) {
 	b := in.Body
 	o := sessions.UpOptions{
@@ -66,14 +66,14 @@ func (c *Call) seesRun(r view.Run) bool {
 	return c.Sees(approval.RoleViewer, r.Owner.Team) || c.owns(r)
 }
 
-// runs reports whether the caller may extend and end a session: their own as a user, that of
-// another person as an operator.
+// runs reports whether the caller may extend and end a session: the own one as a user, those of
+// others as an operator.
 func (c *Call) runs(r view.Run) bool {
 	return c.Sees(approval.RoleOperator, r.Owner.Team) || c.owns(r) && c.Sees(approval.RoleUser, r.Owner.Team)
 }
 
-// mayUp refuses a session of a name that another person's session has, because a new one takes
-// over its work, and one of a team that is not the caller's.
+// mayUp refuses a session with the name of another person's session, because it would take over its
+// work, and one of a team that is not the caller's.
 func (c *Call) mayUp(before *view.Run, owner *inventory.Owner) error {
 	if before != nil && !c.runs(*before) {
 		return denied("not_yours", "the session "+plain.Line(before.Name)+" is another person's",
@@ -116,10 +116,10 @@ func (c *Call) running(ctx context.Context, id string) (*sessions.Sessions, view
 	return all, r, err
 }
 
-// oneRun is the document of one session.
+// oneRun returns the document of one session.
 func oneRun(r view.Run) view.Runs { return view.Runs{Schema: view.RunsSchema, Runs: []view.Run{r}} }
 
-// decided returns a session with the gate's decision about it.
+// decided returns a session with the gate's decision.
 func decided(r view.Run, err error) (Reply[view.Runs], error) {
 	if r.ID == "" {
 		return Reply[view.Runs]{}, err
@@ -204,7 +204,7 @@ var GetSession = declare(Operation[SessionInput, view.Runs]{
 	},
 })
 
-// SessionLogInput is a page of one session's events, or a part of its output.
+// SessionLogInput selects a page of one session's events, or a part of its output.
 type SessionLogInput struct {
 	ByID
 	Paging
@@ -234,7 +234,7 @@ var GetSessionLog = declare(Operation[SessionLogInput, view.SessionLog]{
 	},
 })
 
-// logPage cuts the page of a journal that a caller asks for, by the keys of its events.
+// logPage cuts the requested page of a journal, by the keys of its events.
 func logPage(p Paging, doc view.SessionLog, keys []string) (r Reply[view.SessionLog], err error) {
 	type keyed struct {
 		view.SessionEvent
@@ -323,7 +323,7 @@ var Down = declare(Operation[DownInput, view.Runs]{
 	},
 })
 
-// One returns the session of a document of one.
+// One returns the only session of a document.
 func One(doc view.Runs, err error) (view.Run, error) {
 	if len(doc.Runs) == 0 {
 		if err == nil {

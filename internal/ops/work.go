@@ -25,13 +25,13 @@ type WorkInput struct {
 		Key     string   `json:"key,omitempty" maxLength:"200" example:"run-7" doc:"The key of the run; only the gate takes it."`
 		DryRun  bool     `json:"dry_run,omitempty" doc:"Decide, and reserve nothing; only the gate takes it."`
 	}
-	// File is a file of the command line; then Nodes and History are files as well. The name
-	// "-" is Stdin.
+	// File is a file of the command line; Nodes and History are then files too. The name "-" is
+	// Stdin.
 	File  string
 	Stdin io.Reader
 }
 
-// options returns the name of the file and how it is estimated.
+// options returns the name of the file and the estimation options.
 func (in WorkInput) options() (string, govern.EstimateOptions) {
 	b := in.Body
 	if in.File != "" {
@@ -50,7 +50,7 @@ func (in WorkInput) options() (string, govern.EstimateOptions) {
 	return "-", o
 }
 
-// read replaces the names of files by their texts.
+// read replaces file names by their content.
 func (in *WorkInput) read(c *Call) (err error) {
 	b := &in.Body
 	if b.Content, err = c.readWork(in.File, in.Stdin); err != nil {
@@ -84,10 +84,10 @@ var Estimate = declare(Operation[WorkInput, view.Estimate]{
 	},
 })
 
-// GateInput is work that asks to start.
+// GateInput is work that requests to start.
 type GateInput struct {
 	WorkInput
-	// Votes is a file of decisions, and GitHub counts the reviews of the workflow's pull request.
+	// Votes is a file of decisions, and GitHub uses the reviews of the workflow's pull request.
 	Votes  string `flag:"votes" help:"decisions of approvers as YAML <file>, for CI whose reviews curfew cannot read"`
 	GitHub bool   `flag:"github" help:"comment on the pull request of the workflow, and count its reviews"`
 }

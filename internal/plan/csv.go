@@ -176,7 +176,7 @@ type Row struct {
 	in     *csv.Reader
 }
 
-// Text returns a field without the space around it; empty where there is none.
+// Text returns a field without the space around it; empty if there is none.
 func (r Row) Text(column string) string {
 	if i, ok := r.at[column]; ok {
 		return strings.TrimSpace(r.fields[i])

@@ -108,7 +108,7 @@ func FuzzReadCSV(f *testing.F) {
 	})
 }
 
-// TestRecordsAreBounded: a file without line ends is refused before it is in memory.
+// TestRecordsAreBounded checks that a file without line ends is refused before it is in memory.
 func TestRecordsAreBounded(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("n", 4<<20), "name,count\na,1\n" + strings.Repeat("n", 4<<20),

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// fleet is machines as an account has them: most of them busy, some idle, some of other
-// kinds, some of them unmeasured.
+// machines returns a typical fleet: mostly busy machines, some idle, of other kinds or unmeasured.
 func machines(now time.Time, n int) []*Facts {
 	var out []*Facts
 	for i := range n {
@@ -62,8 +61,8 @@ policies:
     then: [{warn: {grace: 30m}}, {do: stop, even_if_busy: true}]
 `
 
-// BenchmarkEvaluate asks policies about a fleet; 300,000 answers a second and core are
-// wanted.
+// BenchmarkEvaluate evaluates policies over a fleet; the target is 300,000 evaluations a second and
+// core.
 func BenchmarkEvaluate(b *testing.B) {
 	now := time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
 	machines := machines(now, 1000)

@@ -503,8 +503,8 @@ func hourly(e *evaluation) ref.Val {
 	return types.Double(float64(amount) / 1e9)
 }
 
-// nextDollar is when the dollars spent without progress reach the next whole dollar. A condition
-// on a fraction of a dollar is answered at most that late.
+// nextDollar returns when the dollars spent without progress reach the next whole dollar. A
+// condition on a fraction of a dollar changes at most that much later.
 func nextDollar(e *evaluation) time.Time {
 	spent, known := e.facts.SpentSinceProgress()
 	hourly := e.facts.Hourly.Or(0)

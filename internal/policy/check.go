@@ -48,7 +48,7 @@ func Check(set *Set, g Governance) []Caution {
 var checks = []struct {
 	rule string
 	find func(*Policy, Governance) string
-	// ofFleets is true for checks of policies that name a fleet as well.
+	// ofFleets is true for checks that also apply to fleet policies.
 	ofFleets bool
 }{
 	{rule: "everything", find: func(p *Policy, _ Governance) string {

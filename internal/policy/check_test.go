@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// careful is a policy about which there is nothing to say.
-const careful = `select: {kind: instance, lifetime: ephemeral}
+// carefulPolicy is a policy without cautions.
+const carefulPolicy = `select: {kind: instance, lifetime: ephemeral}
 where: resource.environment != "production" && resource.purpose != "inference"
 when: duty.state == "idle" && duty.lasting >= duration("30m")
 then: [{warn: {grace: 15m}}, {do: stop}]
@@ -127,11 +127,14 @@ func TestCheck(t *testing.T) {
 			"loses what is on instance-store disks", "do: stop}",
 			"do: stop, disks: {instance_store: scratch, root: snapshot}}", nil, []string{"disks", "ungoverned"},
 		},
-		{"a notice about everything", careful, "when: resource.age > duration(\"1h\")", nil, []string{"everything"}},
+		{
+			"a notice about everything", carefulPolicy, "when: resource.age > duration(\"1h\")", nil,
+			[]string{"everything"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			keys := strings.Replace(careful, tc.old, tc.new, 1)
-			if keys == careful && tc.old != "" {
+			keys := strings.Replace(carefulPolicy, tc.old, tc.new, 1)
+			if keys == carefulPolicy && tc.old != "" {
 				t.Fatalf("%q is not in the policy", tc.old)
 			}
 			var got []string
@@ -149,8 +152,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestEveryCheckHasACase holds that no check is without a case above.
-func TestEveryCheckHasACase(t *testing.T) {
+// TestEveryCheckHasCase checks that no check is without a case above.
+func TestEveryCheckHasCase(t *testing.T) {
 	worst := policyOf(t, "when: 'true'\nthen: [{warn: {grace: 0s}}, {do: hibernate}]\nmode: enforce")
 	busy := policyOf(t,
 		"when: 'true'\nthen: [{warn: {grace: 0s}}, {do: stop, even_if_busy: true, scratch_disks: true}]")
@@ -204,7 +207,7 @@ func TestGoverns(t *testing.T) {
 	g := Governance{
 		{Select: Select{Kind: []string{"instance"}, Team: []string{"vision"}}, Reason: "the team asked for it"},
 		{Select: Select{Tags: map[string]string{"sandbox": "*"}}},
-		{}, // no entry that is read is empty; one that is made so governs nothing
+		{}, // entries are never empty when parsed; an empty one governs nothing
 	}
 	for _, tc := range []struct {
 		name string
@@ -231,9 +234,9 @@ func TestGoverns(t *testing.T) {
 	}
 }
 
-// TestSelectDoesNotGovern holds that a policy's own select gives no right to act.
+// TestSelectDoesNotGovern checks that a policy's own select grants no permission to act.
 func TestSelectDoesNotGovern(t *testing.T) {
-	p, f := policyOf(t, careful), machine()
+	p, f := policyOf(t, carefulPolicy), machine()
 	f.Resource.Managed = false
 	if p.Selects(f) == 0 || (Governance{}).Governs(f.Resource) {
 		t.Error("a resource is governed because a policy selects it")
@@ -279,10 +282,10 @@ func TestParseGovernance(t *testing.T) {
 	}
 }
 
-// TestFormatRoundTrip holds that any policy that is written is read as the same.
+// TestFormatRoundTrip checks that any formatted policy parses to itself.
 func TestFormatRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := anyPolicy(t)
+		p := genAnyPolicy(t)
 		set, err := Parse("written.yaml", (&Set{Policies: []*Policy{p}}).YAML())
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, (&Set{Policies: []*Policy{p}}).YAML())
@@ -293,11 +296,11 @@ func TestFormatRoundTrip(t *testing.T) {
 	})
 }
 
-// anyPolicy draws a policy with all that the language has, and texts of any letters.
-func anyPolicy(t *rapid.T) *Policy {
+// genAnyPolicy generates a policy with every feature of the language, and texts of any letters.
+func genAnyPolicy(t *rapid.T) *Policy {
 	text := rapid.StringMatching(`[\pL\pN\pP\pS \n\t]*[\pL\pN\pP\pS]`)
 	texts := func(label string) []string { return rapid.SliceOfNDistinct(text, 0, 2, rapid.ID).Draw(t, label) }
-	p := somePolicy(t)
+	p := genPolicy(t)
 	p.Name = rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,20}`).Draw(t, "name")
 	p.Select.Team, p.Select.User, p.Select.Type = texts("team"), texts("user"), texts("type")
 	p.Select.Account = rapid.SampledFrom([][]string{nil, {"012345678901"}, {"1", "x"}}).Draw(t, "account")
@@ -337,7 +340,7 @@ func anyPolicy(t *rapid.T) *Policy {
 	}
 	p.Warn = nil
 	if p.Do.Verb.IsDestructive() || rapid.Bool().Draw(t, "warn") {
-		p.Warn = &Warning{Notify: texts("notify"), Grace: aDuration(t)}
+		p.Warn = &Warning{Notify: texts("notify"), Grace: genDuration(t)}
 	}
 	p.Mode = Mode(pick(t, "mode", string(Observe), string(Warn), string(Enforce)))
 	p.Limits = Limits{
@@ -348,7 +351,7 @@ func anyPolicy(t *rapid.T) *Policy {
 	return p
 }
 
-// TestExplain holds what people read.
+// TestExplain checks the explanations.
 func TestExplain(t *testing.T) {
 	for _, tc := range []struct {
 		name, keys string

@@ -56,7 +56,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// TestScratchInstanceStoreOfGovernance: an entry speaks for the machines that it matches and no others.
+// TestScratchInstanceStoreOfGovernance checks that an entry applies only to matching machines.
 func TestScratchInstanceStoreOfGovernance(t *testing.T) {
 	var g Governance
 	if err := yaml.Unmarshal(

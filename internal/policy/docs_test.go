@@ -18,7 +18,7 @@ func readManual(t *testing.T) string {
 	return string(doc)
 }
 
-// TestEveryFactIsDescribed asks every fact for what it means, and compiles its example.
+// TestEveryFactIsDescribed checks every fact's documentation and compiles its example.
 func TestEveryFactIsDescribed(t *testing.T) {
 	for _, f := range facts {
 		if f.doc == "" || f.unknown == "" {
@@ -48,7 +48,7 @@ func TestEveryFactIsDescribed(t *testing.T) {
 	}
 }
 
-// TestManualExamplesAreValid reads the manual's own files.
+// TestManualExamplesAreValid parses the files in the manual.
 func TestManualExamplesAreValid(t *testing.T) {
 	read := 0
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(readManual(t), -1) {

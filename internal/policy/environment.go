@@ -329,29 +329,29 @@ func checkValues(a *ast.AST) *fault {
 func canonicalizeValues(a *ast.AST) {
 	factory := ast.NewExprFactory()
 	classed := map[ast.Expr]string{}
-	visitValues(a, func(f *fact, asked, literal ast.Expr, s string) {
+	visitValues(a, func(f *fact, expr, literal ast.Expr, s string) {
 		if f.canonical != nil {
 			literal.SetKindCase(factory.NewLiteral(literal.ID(), types.String(f.canonical(s))))
 		}
 		if f.classes != nil && f.classes(s) {
-			classed[asked] = f.class
+			classed[expr] = f.class
 		}
 	})
-	for asked, class := range classed {
-		asked.SetKindCase(factory.NewIdent(asked.ID(), class))
-		a.SetReference(asked.ID(), ast.NewIdentReference(class, nil))
+	for expr, class := range classed {
+		expr.SetKindCase(factory.NewIdent(expr.ID(), class))
+		a.SetReference(expr.ID(), ast.NewIdentReference(class, nil))
 	}
 }
 
-// visitValues visits the texts that facts are compared with; asked is the expression of the fact.
-func visitValues(a *ast.AST, visit func(f *fact, asked, literal ast.Expr, s string)) {
-	check := func(asked, literal ast.Expr) {
-		f := factIndex[path(asked)]
+// visitValues visits the texts that facts are compared with; expr is the expression of the fact.
+func visitValues(a *ast.AST, visit func(f *fact, expr, literal ast.Expr, s string)) {
+	check := func(expr, literal ast.Expr) {
+		f := factIndex[path(expr)]
 		if f == nil || literal.Kind() != ast.LiteralKind {
 			return
 		}
 		if s, ok := literal.AsLiteral().(types.String); ok {
-			visit(f, asked, literal, string(s))
+			visit(f, expr, literal, string(s))
 		}
 	}
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

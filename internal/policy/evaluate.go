@@ -248,7 +248,7 @@ func (p *Policy) UsesCharges() bool {
 	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "budget.") || f.name == "price.drift" })
 }
 
-// AsksProgress says whether the conditions ask for the progress of work.
+// AsksProgress reports whether the conditions use the progress of work.
 func (p *Policy) AsksProgress() bool {
 	return p.anyFact(func(f *fact) bool { return strings.HasPrefix(f.name, "progress.") })
 }
@@ -312,7 +312,7 @@ func (s *Set) Kinds() map[inventory.Kind]bool {
 			out[inventory.Kind(k)] = true
 		}
 		if p.Do.Verb == Scale && out[inventory.KindAutoScalingGroup] {
-			out[inventory.KindInstance] = true // the duty of a group is that of its machines
+			out[inventory.KindInstance] = true // the duty of a group is derived from its machines
 		}
 	}
 	return out

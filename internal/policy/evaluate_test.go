@@ -17,7 +17,7 @@ import (
 
 var wednesday = time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC)
 
-// machine is a machine of which everything is known: idle for an hour, a day old.
+// machine returns a fully known machine: idle for an hour, a day old.
 func machine() *Facts {
 	return &Facts{
 		Now: wednesday,
@@ -48,7 +48,7 @@ func machine() *Facts {
 	}
 }
 
-// TestFacts holds the value of each fact, where everything is known.
+// TestFacts checks the value of each fact if everything is known.
 func TestFacts(t *testing.T) {
 	for name, want := range map[string]string{
 		"now":                    `now == timestamp("2026-01-07T12:00:00Z")`,
@@ -112,8 +112,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestUnknownFacts holds that every fact is unknown where nothing is known, except for
-// the few that always are known, and so everything that is asked of it.
+// TestUnknownFacts checks that without data every fact is unknown, and so is every condition on it,
+// except for the few facts that are always known.
 func TestUnknownFacts(t *testing.T) {
 	nothing := &Facts{Now: wednesday, Resource: &inventory.Resource{}}
 	always := map[string]bool{"now": true, "resource.lifetime": true, "schedule.off": true}
@@ -140,7 +140,7 @@ func TestUnknownFacts(t *testing.T) {
 	}
 }
 
-// TestUnknownFactsNeverPropose holds each way of not knowing on its own.
+// TestUnknownFactsNeverPropose covers each kind of missing data separately.
 func TestUnknownFactsNeverPropose(t *testing.T) {
 	for _, tc := range []struct {
 		name, keys string
@@ -216,7 +216,7 @@ func TestUnknownFactsNeverPropose(t *testing.T) {
 	}
 }
 
-// TestKnownFactsDecide are the look-alikes of the table above that must answer.
+// TestKnownFactsDecide covers similar cases with data, which must be decided.
 func TestKnownFactsDecide(t *testing.T) {
 	for text, want := range map[string]usage.Tristate{
 		`resource.tags.empty == ""`:                             usage.True,
@@ -274,11 +274,11 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestMoreFactsKeepKnownAnswers holds the three-valued logic: what was true or false
-// while some facts were unknown stays so whatever they turn out to be.
-func TestMoreFactsKeepKnownAnswers(t *testing.T) {
+// TestMoreFactsKeepAnswers checks three-valued logic: a result that is true or false with
+// unknown facts stays so for any values of them.
+func TestMoreFactsKeepAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := aCondition(t, 3)
+		text := genCondition(t, 3)
 		c, f := compile(text, true)
 		if f != nil {
 			t.Fatalf("%s: %s", text, f.message)
@@ -304,10 +304,10 @@ func TestMoreFactsKeepKnownAnswers(t *testing.T) {
 	})
 }
 
-// TestExplainMatchesEvaluate holds that the slow way and the fast one agree.
+// TestExplainMatchesEvaluate compares Explain with Evaluate.
 func TestExplainMatchesEvaluate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, f := somePolicy(t), someFacts(t, someTime(t))
+		p, f := genPolicy(t), genFacts(t, genTime(t))
 		fast, slow := p.Evaluate(f), p.Explain(f)
 		if fast.Answer != slow.Answer || !fast.Next.Equal(slow.Next) {
 			t.Fatalf("where %s, when %s: Evaluate %s until %s, Explain %s until %s: %+v", p.Where, p.When, fast.Answer,
@@ -329,8 +329,8 @@ func TestExplainMatchesEvaluate(t *testing.T) {
 	})
 }
 
-// somePolicy draws a policy with any of its parts.
-func somePolicy(t *rapid.T) *Policy {
+// genPolicy generates a policy with any subset of its parts.
+func genPolicy(t *rapid.T) *Policy {
 	keys := []string{}
 	if rapid.Bool().Draw(t, "select") {
 		keys = append(keys, pick(t, "selection", "select: {kind: [instance, volume, notebook]}",
@@ -338,10 +338,10 @@ func somePolicy(t *rapid.T) *Policy {
 	}
 	scheduled := rapid.Bool().Draw(t, "scheduled")
 	if scheduled {
-		keys = append(keys, someSchedule(t))
+		keys = append(keys, genSchedule(t))
 	}
 	for _, key := range []string{"where", "when"} {
-		text := aCondition(t, 2)
+		text := genCondition(t, 2)
 		if !scheduled && strings.Contains(text, "schedule.") {
 			text = "true"
 		}
@@ -356,8 +356,8 @@ func somePolicy(t *rapid.T) *Policy {
 	return set.Policies[0]
 }
 
-// someTime draws a time around one at which clocks change somewhere.
-func someTime(t *rapid.T) time.Time {
+// genTime generates a time near a change of clocks in some zone.
+func genTime(t *rapid.T) time.Time {
 	changes := []string{
 		"2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z",
 		"2026-04-04T15:00:00Z", "2011-12-30T10:00:00Z", "2026-01-07T12:00:00Z",

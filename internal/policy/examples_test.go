@@ -10,8 +10,8 @@ import (
 
 const examples = "../../examples/policies"
 
-// TestExamples runs the cases of every policy that is shipped, and holds that each policy
-// has a case in which it proposes, one in which it must not, and one that is unknown.
+// TestExamples runs the cases of every shipped policy, and checks that each policy has a case in
+// which it proposes, one in which it must not, and one that is unknown.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil || len(files) < 11 {
@@ -61,7 +61,7 @@ func example(t *testing.T, file string) (*Set, *Tests) {
 	return set, tests
 }
 
-// answersExpected are the answers of a policy that some case insists on.
+// answersExpected returns the answers of a policy that some case expects.
 func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.Tristate]bool {
 	t.Helper()
 	seen := map[usage.Tristate]bool{}
@@ -88,9 +88,9 @@ func answersExpected(t *testing.T, set *Set, tests *Tests, p *Policy) map[usage.
 	return seen
 }
 
-// TestExamplesAreCompatible holds that all examples can be used at once, and that nothing
-// but what is meant is to be said of them: which disks they declare scratch, what may end
-// although it works, and that an ephemeral resource may have no tag of its environment.
+// TestExamplesAreCompatible checks that all examples can be used together, with only the intended
+// cautions: disks declared scratch, work that may be ended, and ephemeral resources without an
+// environment tag.
 func TestExamplesAreCompatible(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil {

@@ -1,4 +1,4 @@
 package policy
 
-// TestCaseFacts looks at cases as the engine does, which this package cannot import.
+// TestCaseFacts returns the facts of cases like the round engine, which this package cannot import.
 var TestCaseFacts func(set *Set) FactsFunc

@@ -25,7 +25,7 @@ type Facts struct {
 	Hourly inventory.Fact[money.Amount]
 	// Checkpoint is the time of the newest confirmed checkpoint of its work.
 	Checkpoint inventory.Fact[time.Time]
-	// Progress is that of its work, or of the run of its gang; unknown where it is not judged.
+	// Progress is the progress of its work, or of the run of its gang; unknown if it is not judged.
 	Progress inventory.Fact[duty.Progress]
 	// Budget is the state of the owner's budgets; nil is unknown.
 	Budget *Budget
@@ -35,8 +35,8 @@ type Facts struct {
 	Stale bool
 }
 
-// LastProgress returns since when the work has made no progress: since its last step or checkpoint,
-// or since it began where there was none. It is unknown while the machine rests.
+// LastProgress returns the time since which the work has made no progress: its last step or
+// checkpoint, or its start. It is unknown while the machine is idle.
 func (f *Facts) LastProgress() (since time.Time, known bool) {
 	p, known := f.Progress.Get()
 	if !known || p.From.IsZero() {
@@ -50,7 +50,7 @@ func (f *Facts) LastProgress() (since time.Time, known bool) {
 	return since, !since.IsZero()
 }
 
-// SpentSinceProgress returns the dollars since then, at the price of an hour of now.
+// SpentSinceProgress returns the dollars spent since then at the current hourly price.
 func (f *Facts) SpentSinceProgress() (money.Amount, bool) {
 	since, known := f.LastProgress()
 	hourly, priced := f.Hourly.Get()
@@ -61,8 +61,8 @@ func (f *Facts) SpentSinceProgress() (money.Amount, bool) {
 	return spent, err == nil
 }
 
-// DescribeProgress says for people for how long, and for how many dollars, the work has made no
-// progress, and what to add where it never reported any.
+// DescribeProgress describes for people how long, and for how many dollars, the work has made no
+// progress, and how to report progress if it never did.
 func (f *Facts) DescribeProgress() string {
 	since, known := f.LastProgress()
 	if !known {

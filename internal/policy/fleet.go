@@ -17,13 +17,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// fleetKinds are the prefixes of the ids of fleets.
+// fleetKinds maps prefixes of fleet IDs to kinds.
 var fleetKinds = map[string]inventory.Kind{
 	"asg": inventory.KindAutoScalingGroup, "endpoint": inventory.KindEndpoint, customKind: inventory.KindEndpoint,
 }
 
-// customKind is the prefix of fleets whose size a command or webhook of their owner sets, and the cloud of
-// their resources.
+// customKind is the prefix of fleets whose size is set by a command or webhook of their owner, and
+// the cloud of their resources.
 const customKind = "custom"
 
 // fleetID matches ids of fleets.
@@ -38,7 +38,7 @@ func (p *Policy) IsFleet() bool { return p.Do.IsFleet() }
 // IsFleet reports whether the action sets the size of a serving fleet by its demand.
 func (d *Do) IsFleet() bool { return d.Fleet != "" }
 
-// FleetResource returns the kind and the id of the resource that is the fleet.
+// FleetResource returns the kind and ID of the fleet's resource.
 func (d *Do) FleetResource() (inventory.Kind, string) {
 	kind, id, _ := strings.Cut(d.Fleet, "/")
 	return fleetKinds[kind], id
@@ -74,7 +74,7 @@ func (p *Policy) checkFleet(given map[string]ast.Node) error {
 }
 
 // fleetAnswer returns false for resources other than the fleet, and unknown for the fleet: its
-// demand is no fact of the inventory, so that no round acts on it.
+// demand is not in the inventory, so that no round acts on it.
 func (p *Policy) fleetAnswer(r *inventory.Resource) usage.Tristate {
 	if !p.Do.MatchesFleet(r) {
 		return usage.False

@@ -63,7 +63,8 @@ func TestRefusesFleetMistakes(t *testing.T) {
 	}
 }
 
-// TestFleetProposesNothing holds that no round acts on a fleet: its demand is no fact of a round.
+// TestFleetProposesNothing checks that no round acts on a fleet, whose demand is not a fact of a
+// round.
 func TestFleetProposesNothing(t *testing.T) {
 	set, err := Parse("p.yaml", []byte(fleetHead+"    mode: enforce\n    then: [{do: scale, fleet: asg/embed, min: 1, max: 12}]\n"))
 	if err != nil {

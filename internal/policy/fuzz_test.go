@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// FuzzCondition holds that a mistake has a place in the condition, and that a condition
-// says nothing without facts that it takes back once they are known.
+// FuzzCondition checks that a mistake has a position in the condition, and that a result without
+// some facts does not change once they are known.
 func FuzzCondition(f *testing.F) {
 	f.Add(`duty.state in ["idle", "held"] && duty.lasting >= duration("30m")`)
 	f.Add(`!has(resource.tags["a b"]) || resource.tags.all(k, k != "x") ? now.getHours() > 20 : lease.expired`)
@@ -45,7 +45,7 @@ func FuzzCondition(f *testing.F) {
 	})
 }
 
-// FuzzSchedule holds that what is read as a span or a tick turns when it says so.
+// FuzzSchedule checks that parsed spans and ticks change when they say.
 func FuzzSchedule(f *testing.F) {
 	f.Add("Mon-Fri 20:00-07:00", "Fri 18:00", int64(1_774_746_000))
 	f.Add("Sat-Sun", "Mon-Fri 20:00", int64(1_792_890_000))
@@ -71,7 +71,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// FuzzDuration holds that what is read is written as the same.
+// FuzzDuration checks that parsed durations survive a round trip.
 func FuzzDuration(f *testing.F) {
 	for _, s := range []string{"30m", "1w2d", "1.5h", "-9223372036854775807ns", "0.1ns"} {
 		f.Add(s)

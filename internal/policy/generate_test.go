@@ -18,8 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// The generators below make conditions over every fact, and facts of which any may be
-// unknown.
+// The generators below make conditions over every fact, and facts that may be unknown.
 
 var tagKeys = []string{"team", "Purpose", "a b"}
 
@@ -27,7 +26,7 @@ func pick[T any](t *rapid.T, label string, from ...T) T {
 	return rapid.SampledFrom(from).Draw(t, label)
 }
 
-// factsOf are the names of the facts of a type.
+// factsOf returns the names of the facts of a type.
 func factsOf(typ *cel.Type) []string {
 	var out []string
 	for _, f := range facts {
@@ -38,10 +37,10 @@ func factsOf(typ *cel.Type) []string {
 	return out
 }
 
-// aCondition draws a condition; depth bounds how deep it nests.
-func aCondition(t *rapid.T, depth int) string {
+// genCondition generates a condition; depth bounds the nesting.
+func genCondition(t *rapid.T, depth int) string {
 	if depth > 0 {
-		a := func() string { return "(" + aCondition(t, depth-1) + ")" }
+		a := func() string { return "(" + genCondition(t, depth-1) + ")" }
 		switch pick(t, "shape", "and", "or", "not", "choice", "atom") {
 		case "and":
 			return a() + " && " + a()
@@ -58,14 +57,14 @@ func aCondition(t *rapid.T, depth int) string {
 		return pick(t, "fact", factsOf(cel.BoolType)...)
 	case "text":
 		name := pick(t, "fact", factsOf(cel.StringType)...)
-		return name + pick(t, "op", " == ", " != ", " < ") + aText(t, name)
+		return name + pick(t, "op", " == ", " != ", " < ") + genText(t, name)
 	case "in":
 		name := pick(t, "fact", factsOf(cel.StringType)...)
-		return fmt.Sprintf("%s in [%s, %s]", name, aText(t, name), aText(t, name))
+		return fmt.Sprintf("%s in [%s, %s]", name, genText(t, name), genText(t, name))
 	case "number":
 		return aNumber(t) + anOrder(t) + aNumber(t)
 	case "span":
-		return aSpan(t, 1) + pick(t, "op", " < ", " <= ", " > ", " >= ", " == ", " != ") + aSpan(t, 1)
+		return genSpan(t, 1) + pick(t, "op", " < ", " <= ", " > ", " >= ", " == ", " != ") + genSpan(t, 1)
 	case "time":
 		return aTime(t) + pick(t, "op", " < ", " <= ", " > ", " >= ", " == ", " != ") + aTime(t)
 	case "tag":
@@ -79,8 +78,8 @@ func aCondition(t *rapid.T, depth int) string {
 	return "has(" + pick(t, "of", pick(t, "fact", facts...).name, "resource.tags.team", `resource.tags["a b"]`) + ")"
 }
 
-// aText is a literal that a fact can have.
-func aText(t *rapid.T, name string) string {
+// genText generates a literal that a fact can have.
+func genText(t *rapid.T, name string) string {
 	if values := factIndex[name].values; values != nil {
 		return fmt.Sprintf("%q", pick(t, "value", values...))
 	}
@@ -97,17 +96,17 @@ func aNumber(t *rapid.T) string {
 
 func anOrder(t *rapid.T) string { return pick(t, "op", " < ", " <= ", " > ", " >= ") }
 
-// aSpan is a sum of spans of time.
-func aSpan(t *rapid.T, depth int) string {
+// genSpan generates a sum of durations.
+func genSpan(t *rapid.T, depth int) string {
 	switch shape := pick(t, "span", "literal", "fact", "fact", "sum", "difference"); {
 	case shape == "sum" && depth > 0:
-		return "(" + aSpan(t, depth-1) + pick(t, "op", " + ", " - ") + aSpan(t, depth-1) + ")"
+		return "(" + genSpan(t, depth-1) + pick(t, "op", " + ", " - ") + genSpan(t, depth-1) + ")"
 	case shape == "difference" && depth > 0:
 		return "(" + aTime(t) + " - " + aTime(t) + ")"
 	case shape == "fact":
 		return pick(t, "fact", factsOf(cel.DurationType)...)
 	}
-	return fmt.Sprintf("duration(%q)", plain.ExactDuration(aDuration(t)))
+	return fmt.Sprintf("duration(%q)", plain.ExactDuration(genDuration(t)))
 }
 
 func aTime(t *rapid.T) string {
@@ -115,8 +114,8 @@ func aTime(t *rapid.T) string {
 		`(now - duration("20m"))`)
 }
 
-// aDuration is up to two hours, mostly of whole seconds.
-func aDuration(t *rapid.T) time.Duration {
+// genDuration generates a duration of up to two hours, mostly of whole seconds.
+func genDuration(t *rapid.T) time.Duration {
 	d := time.Duration(rapid.IntRange(0, 7200).Draw(t, "seconds")) * time.Second
 	if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
 		d++
@@ -124,14 +123,14 @@ func aDuration(t *rapid.T) time.Duration {
 	return d
 }
 
-// someFacts draws facts around a time; each may be unknown, or known only later.
-func someFacts(t *rapid.T, now time.Time) *Facts {
+// genFacts generates facts around a time; each may be unknown, or become known later.
+func genFacts(t *rapid.T, now time.Time) *Facts {
 	maybe := func(label string) bool { return rapid.IntRange(0, 3).Draw(t, label) > 0 }
 	around := func(label string) time.Time {
 		if !maybe(label) {
 			return time.Time{}
 		}
-		d := aDuration(t)
+		d := genDuration(t)
 		if rapid.IntRange(0, 3).Draw(t, "ahead") == 0 {
 			d = -d
 		}
@@ -188,7 +187,7 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 		f.Duty = aVerdict(t, now)
 	}
 	if maybe("GPUs") {
-		f.GPUs = aGauge(t, now)
+		f.GPUs = genGauge(t, now)
 	}
 	if at := around("checkpoint"); !at.IsZero() {
 		f.Checkpoint = inventory.Known(at)
@@ -204,7 +203,7 @@ func someFacts(t *rapid.T, now time.Time) *Facts {
 	return f
 }
 
-// watched is all that aNumber asks about GPUs.
+// watched holds the GPU figures that aNumber uses.
 var watched = duty.NewWatch([]duty.Figure{
 	{
 		Quantity: duty.Util, Statistic: duty.Mean, Window: 5 * time.Minute,
@@ -212,12 +211,12 @@ var watched = duty.NewWatch([]duty.Figure{
 	{Quantity: duty.MemoryShare, Statistic: duty.Mean, Window: 5 * time.Minute},
 })
 
-// aGauge draws one or two GPUs whose samples go on after a time.
-func aGauge(t *rapid.T, now time.Time) duty.Gauge {
+// genGauge generates one or two GPUs with samples beyond a time.
+func genGauge(t *rapid.T, now time.Time) duty.Gauge {
 	k := duty.NewTracker(duty.Thresholds{}, usage.Activity{}, time.Hour).Watch(watched)
 	gpus := rapid.IntRange(1, 2).Draw(t, "GPUs of the machine")
 	for g := range gpus {
-		at := now.Add(-aDuration(t) / 8)
+		at := now.Add(-genDuration(t) / 8)
 		for range rapid.IntRange(0, 4).Draw(t, "runs") {
 			if at.After(now) {
 				break
@@ -242,12 +241,12 @@ func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {
 	switch v.State {
 	case duty.Unknown, duty.Busy, duty.Warming:
 	default:
-		v.Since = now.Add(-aDuration(t))
-		v.Until = v.Since.Add(aDuration(t))
+		v.Since = now.Add(-genDuration(t))
+		v.Until = v.Since.Add(genDuration(t))
 		v.Duration = stateDuration(v, now)
 	}
 	if rapid.Bool().Draw(t, "expires") {
-		v.Expires = now.Add(aDuration(t) - 10*time.Minute)
+		v.Expires = now.Add(genDuration(t) - 10*time.Minute)
 		if v.Since.After(v.Expires) {
 			v.Expires = v.Since
 		}
@@ -255,8 +254,8 @@ func aVerdict(t *rapid.T, now time.Time) *duty.Verdict {
 	return v
 }
 
-// someSchedule draws the YAML of a schedule.
-func someSchedule(t *rapid.T) string {
+// genSchedule generates the YAML of a schedule.
+func genSchedule(t *rapid.T) string {
 	clock := func(label string) string {
 		return fmt.Sprintf("%02d:%02d", rapid.IntRange(0, 23).Draw(t, label), pick(t, label+" minutes", 0, 15, 30))
 	}
@@ -280,7 +279,7 @@ func someSchedule(t *rapid.T) string {
 	return "schedule: {timezone: " + place + ", " + strings.Join(parts, ", ") + "}"
 }
 
-// givenFacts draws a value for every fact, as CEL has it.
+// givenFacts generates a CEL value for every fact.
 func givenFacts(t *rapid.T) map[string]any {
 	now := time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)
 	out := map[string]any{}
@@ -298,9 +297,9 @@ func givenFacts(t *rapid.T) map[string]any {
 		case f.typ.IsExactType(cel.DoubleType):
 			out[f.name] = types.Double(rapid.IntRange(0, 2).Draw(t, f.name))
 		case f.typ.IsExactType(cel.DurationType):
-			out[f.name] = types.Duration{Duration: aDuration(t)}
+			out[f.name] = types.Duration{Duration: genDuration(t)}
 		case f.typ.IsExactType(cel.TimestampType):
-			out[f.name] = types.Timestamp{Time: now.Add(aDuration(t))}
+			out[f.name] = types.Timestamp{Time: now.Add(genDuration(t))}
 		default:
 			tags := map[string]string{}
 			for _, k := range tagKeys {

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestHasOfTaggedFact: where tags were read it is known that none says a fact, so that a
-// policy can leave production out without leaving out untagged resources.
+// TestHasOfTaggedFact checks that with readable tags it is known that a fact is untagged, so that a
+// policy can exclude production without excluding untagged resources.
 func TestHasOfTaggedFact(t *testing.T) {
 	const where = `!has(resource.environment) || resource.environment != "production"`
 	for _, tc := range []struct {

@@ -13,11 +13,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestAnswerIsConstantUntilNext holds Outcome.Next: with the same facts, the answer at
-// every second up to it, and just before it, is the answer now.
+// TestAnswerIsConstantUntilNext checks Outcome.Next: with the same facts, the answer at every
+// second up to it, and just before it, equals the present answer.
 func TestAnswerIsConstantUntilNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p, f := somePolicy(t), someFacts(t, someTime(t))
+		p, f := genPolicy(t), genFacts(t, genTime(t))
 		now := f.Now
 		out := p.Evaluate(f)
 		end := out.Next
@@ -42,7 +42,7 @@ func TestAnswerIsConstantUntilNext(t *testing.T) {
 	})
 }
 
-// TestNext holds the times of the usual conditions exactly.
+// TestNext checks the exact times of typical conditions.
 func TestNext(t *testing.T) {
 	never := time.Time{}
 	for _, tc := range []struct {
@@ -116,8 +116,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestDurationGrowsWithTime holds that a verdict of before is read at the time of the facts, and
-// never beyond what its samples cover.
+// TestDurationGrowsWithTime checks that an older verdict's duration grows up to the time of the
+// facts, but not beyond its samples.
 func TestDurationGrowsWithTime(t *testing.T) {
 	p := policyOf(t, `when: duty.lasting > duration("1h") && duty.lasting <= duration("61m")`)
 	for offset, want := range map[time.Duration]usage.Tristate{
@@ -132,8 +132,8 @@ func TestDurationGrowsWithTime(t *testing.T) {
 	}
 }
 
-// TestScheduleFollowsWallClock holds spans against the clocks on the wall, minute by minute, through
-// changes of the clocks.
+// TestScheduleFollowsWallClock compares spans with wall clocks, minute by minute, across clock
+// changes.
 func TestScheduleFollowsWallClock(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestScheduleFollowsWallClock(t *testing.T) {
 	}
 }
 
-// TestScheduleChanges holds when spans begin and end around changes of the clocks.
+// TestScheduleChanges checks the start and end of spans around clock changes.
 func TestScheduleChanges(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -259,8 +259,8 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// TestMissedTickStaysDue holds that a tick stays due for what ran before it, however
-// late a pass looks, and is not due for what started after it.
+// TestMissedTickStaysDue checks that a tick stays due for resources running since before it,
+// however late the pass, and is not due for later ones.
 func TestMissedTickStaysDue(t *testing.T) {
 	p := policyOf(t, `schedule: {timezone: Europe/Berlin, at: ["Fri 18:00"]}`)
 	friday := time.Date(2026, 1, 9, 17, 0, 0, 0, time.UTC)
@@ -288,7 +288,7 @@ func TestMissedTickStaysDue(t *testing.T) {
 	}
 }
 
-// TestParseDuration holds that every duration that is written is read again.
+// TestParseDuration checks that formatted durations parse again.
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"30m": 30 * time.Minute, "1d12h": 36 * time.Hour, "1w": 168 * time.Hour, "1.5h": 90 * time.Minute,

@@ -137,7 +137,7 @@ func (o *OwnerRule) match(r *inventory.Resource) bool {
 		return true
 	}
 	for _, name := range []string{r.Name, r.ID} {
-		// A slash is a letter like any other.
+		// Treat a slash like any letter.
 		if ok, err := glob.Match(strings.ReplaceAll(o.Name, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00")); ok &&
 			err == nil {
 			return true

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// owned is a resource with tags, and its owner as they say.
+// owned returns a resource with tags and the owner that they name.
 func owned(tags map[string]string) *inventory.Resource {
 	r := &inventory.Resource{
 		ID: "i-1", Name: "vision/train-7", Kind: inventory.KindInstance, Cloud: "aws",
@@ -83,7 +83,7 @@ func TestMissingTags(t *testing.T) {
 	}
 }
 
-// TestTagValues are by their keys; of no tags they are nil.
+// TestTagValues checks the map by key; it is nil for no tags.
 func TestTagValues(t *testing.T) {
 	if got := TagValues(nil); got != nil {
 		t.Errorf("of no tags: %v", got)
@@ -94,8 +94,8 @@ func TestTagValues(t *testing.T) {
 	}
 }
 
-// TestOwnersKeepExistingValues: whatever the rules and the tags, no value is replaced,
-// nothing is written twice, and afterwards nothing is missing but what is left.
+// TestOwnersKeepExistingValues checks for any rules and tags that no value is replaced, no tag is
+// written twice, and afterwards only the reported tags are missing.
 func TestOwnersKeepExistingValues(t *testing.T) {
 	keys := []string{"team", "Team", "squad", "group", "project", "env", "Cost-Center", "note"}
 	some := rapid.MapOf(rapid.SampledFrom(keys), rapid.SampledFrom([]string{"", " ", "a", "b"}))

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// only compares what policies say, not how they were compiled or where they stand.
+// only compares the content of policies, not compiled conditions or positions.
 var only = []cmp.Option{
 	cmpopts.IgnoreUnexported(Policy{}), cmpopts.IgnoreFields(Policy{}, "File", "Line"), cmpopts.EquateEmpty(),
 	cmp.Comparer(func(a, b *time.Location) bool { return a.String() == b.String() }),
@@ -30,7 +30,7 @@ func parse(t testing.TB, src string) *Set {
 	return set
 }
 
-// policyOf is a policy with some keys next to its name; it notifies unless they say then.
+// policyOf parses a policy with the given keys besides its name; by default it notifies.
 func policyOf(t testing.TB, keys string) *Policy {
 	t.Helper()
 	src := "apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n"
@@ -94,7 +94,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestZeroModeObserves holds that a policy that does not say so does not act.
+// TestZeroModeObserves checks that a policy does not act unless its mode says so.
 func TestZeroModeObserves(t *testing.T) {
 	if got := policyOf(t, `when: "true"`).Mode; got != Observe {
 		t.Errorf("mode %q, want observe", got)
@@ -504,8 +504,8 @@ func TestHorizonAndClass(t *testing.T) {
 	}
 }
 
-// FuzzParse holds that what is read can be written and read again, that every mistake is
-// an *document.Error inside the file, and that nothing destructive passes without a grace.
+// FuzzParse checks that accepted policies survive a round trip, that every mistake is a
+// *document.Error inside the file, and that nothing destructive is accepted without a grace.
 func FuzzParse(f *testing.F) {
 	f.Add(contractPolicies)
 	f.Add(
@@ -543,8 +543,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestEscapesText: what YAML or a terminal would take for something else is written as its
-// code.
+// TestEscapesText checks that characters special to YAML or terminals are escaped.
 func TestEscapesText(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "on": `"on"`, "a b": `"a b"`, "\x1f": `"\u001f"`, "\x7f": `"\u007f"`, "\u0085": `"\u0085"`,
@@ -558,7 +557,7 @@ func TestEscapesText(t *testing.T) {
 	}
 }
 
-// TestHoursWithoutDaysApplyDaily: no day of the week is left out.
+// TestHoursWithoutDaysApplyDaily checks that hours without days include every day of the week.
 func TestHoursWithoutDaysApplyDaily(t *testing.T) {
 	days, clock, err := splitSpan("09:00-17:00")
 	if want := []int{0, 1, 2, 3, 4, 5, 6}; err != nil || clock != "09:00-17:00" || !slices.Equal(days, want) {

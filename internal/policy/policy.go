@@ -131,9 +131,9 @@ type Do struct {
 	Tags map[string]string
 	// RetentionDays is for put-retention; To is the size for scale, at least 0, or ThroughGroup.
 	RetentionDays, To int
-	// Fleet is the serving fleet that scale keeps between Min and Max by its demand, such as
-	// "asg/embed"; empty: scale makes resources smaller, to To. Zero allows a Min of 0. Target is
-	// the utilization to aim for, over 0 to 1; 0 is the default of the planner.
+	// Fleet is the serving fleet, such as "asg/embed", that scale keeps between Min and Max by
+	// demand; if empty, scale reduces resources to To. Zero allows a Min of 0. Target is the target
+	// utilization, over 0 to 1; 0 means the planner's default.
 	Fleet    string
 	Min, Max int
 	Zero     bool
@@ -141,7 +141,7 @@ type Do struct {
 	// Change is the fix priced by a finding; zero for policies.
 	Change change.Change
 	// Members are the machines to end instead of setting a size; To is ThroughGroup then. Policies
-	// never set them. Nil: the group shrinks to To and chooses the machines.
+	// never set them. If nil, the group shrinks to To and chooses the machines.
 	Members []string
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/change"
 )
 
-// TestFromChange: a finding's change becomes what the ladder carries out, and a change that does
-// not say how far is never "to 0".
+// TestFromChange checks that a finding's change becomes an action of the ladder, and that a change
+// without a size never means "to 0".
 func TestFromChange(t *testing.T) {
 	scale := func(a change.Arguments) change.Change { return change.Change{Verb: change.Scale, Arguments: a} }
 	tag := func(a change.Arguments) change.Change { return change.Change{Verb: change.Tag, Arguments: a} }

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestProductionSpellings holds that a policy means production by each of its spellings,
-// however the tag of a resource spells it.
+// TestProductionSpellings checks that every spelling of production in a policy matches every
+// spelling in a tag.
 func TestProductionSpellings(t *testing.T) {
 	for _, tc := range []struct {
 		policy, environment string
@@ -67,7 +67,7 @@ func TestProductionSpellings(t *testing.T) {
 	}
 }
 
-// TestExplainsProduction: an explanation shows the environment under its own name.
+// TestExplainsProduction checks that explanations show the environment under its own name.
 func TestExplainsProduction(t *testing.T) {
 	for where, want := range map[string]string{
 		`resource.environment != "production"`: `resource.environment is "production"`,
@@ -82,8 +82,8 @@ func TestExplainsProduction(t *testing.T) {
 	}
 }
 
-// TestChecksUntagged: a destructive policy that accepts resources without an environment can
-// act on production that is not tagged.
+// TestChecksUntagged checks the caution that a destructive policy that accepts resources without an
+// environment can act on untagged production.
 func TestChecksUntagged(t *testing.T) {
 	for where, want := range map[string]bool{
 		`!has(resource.environment) || resource.environment != "production"`:                         true,

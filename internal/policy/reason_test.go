@@ -6,7 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestNormalizeReason: figures that differ from time to time make no other reason.
+// TestNormalizeReason checks that varying values do not make reasons different.
 func TestNormalizeReason(t *testing.T) {
 	for why, want := range map[string]string{
 		`when: duty.lasting >= duration("5m") is false: duty.lasting is 2m13s`:                                                                             `when: duty.lasting >= duration("5m") is false`,

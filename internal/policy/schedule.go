@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // schedules mean the same on machines without zone files
+	_ "time/tzdata" // for time zones on machines without zone files
 
 	"github.com/curfew-dev/curfew/internal/usage"
 )
@@ -19,12 +19,12 @@ const (
 // weekdays are the days as schedules name them, Monday first.
 var weekdays = []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 
-// schedule is a compiled schedule.
+// compiledSchedule is a compiled schedule.
 type compiledSchedule struct {
 	location *time.Location
-	// off says of every minute of the week, from Monday 00:00, whether it is off.
+	// off holds for every minute of the week, from Monday 00:00, whether it is off.
 	off [minutesPerWeek]bool
-	// minutesToChange is how many minutes later off is another; 0 where it always is the same.
+	// minutesToChange is the number of minutes until off changes; 0 if it never does.
 	minutesToChange [minutesPerWeek]uint16
 	// ticks are minutes of the week, in order.
 	ticks []int
@@ -49,7 +49,7 @@ func newHours(s *Schedule) (*compiledSchedule, error) {
 	slices.Sort(h.ticks)
 	h.ticks = slices.Compact(h.ticks)
 	if slices.Contains(h.off[:], true) && slices.Contains(h.off[:], false) {
-		for i := 2*minutesPerWeek - 1; i >= 0; i-- { // twice around, so that the last minute knows of the first
+		for i := 2*minutesPerWeek - 1; i >= 0; i-- { // twice around the week, so that the last minute sees the first
 			here, after := i%minutesPerWeek, (i+1)%minutesPerWeek
 			h.minutesToChange[here] = 1
 			if h.off[here] == h.off[after] {

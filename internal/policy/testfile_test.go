@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// twoPolicies are the policies of the cases below.
+// twoPolicies are the policies under test in the cases below.
 const twoPolicies = `apiVersion: curfew.policy/v1
 policies:
   - name: idle
@@ -36,15 +36,15 @@ func runCases(t *testing.T, src string) []CaseResult {
 	return RunTests(set, tests, TestCaseFacts(set))
 }
 
-// resting is a case with a machine that rests from the start, up to its expectations.
+// resting is a case with a machine that is idle from the start, up to its expectations.
 const resting = `  - name: c
     resources:
       - {id: m, lifetime: ephemeral, created: -2h, hourly_usd: 1, gpus: 1, samples: [{for: 1h, gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]}
     expect:
 `
 
-// TestRunTestsFailureMessages holds that each way in which a case can fail fails, with
-// what was wanted and what came.
+// TestRunTestsFailureMessages checks that each way to fail a case is reported with the expected and
+// actual result.
 func TestRunTestsFailureMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name, expect string
@@ -93,7 +93,7 @@ func TestRunTestsFailureMessages(t *testing.T) {
 	}
 }
 
-// TestCasesUseRoundEngine holds what a case shares with a live account: gangs, launches,
+// TestCasesUseRoundEngine checks features that cases share with live accounts: gangs, launches,
 // tags, several GPUs.
 func TestCasesUseRoundEngine(t *testing.T) {
 	rests := "samples: [{for: 1h, gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]"
@@ -140,7 +140,7 @@ func TestCasesUseRoundEngine(t *testing.T) {
 	}
 }
 
-// TestCasesUseConfiguredThresholdsAndTags holds that a case is judged as the configuration has it.
+// TestCasesUseConfiguredThresholdsAndTags checks that cases use the configured thresholds and tags.
 func TestCasesUseConfiguredThresholdsAndTags(t *testing.T) {
 	tests, err := ParseTests("cases.yaml", []byte(testHead+`  - name: c
     resources: [{id: a, tags: {Fate: ephemeral}, created: 0s, gpus: 1, samples: [{for: 1h, gpu_util: 0, mem_used_bytes: 0, mem_total_bytes: 24e9}]}]
@@ -245,8 +245,8 @@ func TestParseTestsErrorPositions(t *testing.T) {
 	}
 }
 
-// FuzzParseTests holds that mistakes are an *document.Error in the file, and that what is read can
-// be run.
+// FuzzParseTests checks that mistakes are a *document.Error in the file, and that accepted cases
+// run.
 func FuzzParseTests(f *testing.F) {
 	f.Add(testHead + resting + "      - {at: 29m, propose: none}\n")
 	f.Add(testHead +

@@ -27,7 +27,7 @@ func Family(machineType string) string {
 }
 
 // SizeFactor returns the normalization factor of an EC2 instance type in quarters: 32 for an
-// xlarge. It returns 0 where AWS publishes none for the size, as for metal.
+// xlarge. It returns 0 if AWS publishes none for the size, as for metal.
 func SizeFactor(machineType string) int64 {
 	_, size, _ := strings.Cut(machineType, ".")
 	return sizeFactors[size]

@@ -24,7 +24,7 @@ func ItemSaves(it accountplan.Item) string {
 	return "up to " + it.PerhapsUSD.Dollars()
 }
 
-// accountItems is how many changes of a step the table lists.
+// accountItems is the number of changes per step in the table.
 const accountItems = 5
 
 // Account shows the plan of an account, from the bill of today to the bill after.
@@ -122,7 +122,7 @@ func accountRisks(r accountplan.Account) layout.Grid {
 	return g
 }
 
-// accountPicture draws what each step leaves of the bill of today.
+// accountPicture draws today's bill after each step.
 func accountPicture(r accountplan.Account) string {
 	usd := func(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 	b := chart.Bars{

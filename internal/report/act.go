@@ -16,15 +16,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Results is the order of the lines of a pass: what needs a look first.
+// Results is the order of the lines of a pass: first those that need attention.
 var Results = []action.Result{
 	action.ResultFailed, action.ResultRefused, action.ResultFuse, action.ResultOverCap, action.ResultDeferred,
 	action.ResultFrozen,
 	action.ResultActed, action.ResultConfirmed, action.ResultWouldAct, action.ResultWarned, action.ResultWouldWarn,
 	action.ResultWaiting, action.ResultObserved, action.ResultWithdrawn}
 
-// EnforceSheet draws a pass of the policies. Binding says whom freezes and caps bind, now
-// is the time of the reader, again the command that makes the next pass.
+// EnforceSheet draws a pass of the policies. binding names who is bound by freezes and caps, now is
+// the reader's time, again the command for the next pass.
 func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) layout.Sheet {
 	s := layout.Sheet{Verb: "enforce", Title: passTitle(d)}
 	s.Figures = append(s.Figures, layout.Figure{
@@ -78,7 +78,7 @@ func EnforceSheet(d view.Enforce, binding string, now time.Time, again string) l
 	return s
 }
 
-// passTitle is a pass in one sentence; where nothing happened it says why.
+// passTitle summarizes a pass in one sentence; if nothing happened it says why.
 func passTitle(d view.Enforce) string {
 	counts := map[action.Result]int{}
 	for _, l := range d.Lines {
@@ -262,7 +262,7 @@ func fixSaves(f view.Finding) string {
 	return "; its saving is unknown: " + f.SavingsUnknown
 }
 
-// FixesSheet draws a pass that carries fixes out. Again is the command of the next pass.
+// FixesSheet draws a pass that carries out fixes. again is the command for the next pass.
 func FixesSheet(d view.Fixes, now time.Time, again, globals string) layout.Sheet {
 	states := map[view.FixState]int{}
 	var order []string
@@ -316,7 +316,7 @@ func FixDemoSheet(d view.Fixes) layout.Sheet {
 	return s
 }
 
-// UndoSheet draws what was taken back, or would be.
+// UndoSheet draws reversals, done or planned.
 func UndoSheet(d view.Undo, next string) layout.Sheet {
 	s := layout.Sheet{Verb: "fix --undo", Title: plain.Count(len(d.Lines), "action") + " taken back"}
 	if d.DryRun {
@@ -343,8 +343,8 @@ func UndoSheet(d view.Undo, next string) layout.Sheet {
 	return s
 }
 
-// TagSheet draws the tags that resources lack. Reaching are the flags that reach their
-// account; next writes them, empty where nothing is carried out.
+// TagSheet draws missing tags of resources. reaching are the flags that select their account; next
+// is the command that writes the tags, empty if nothing can be written.
 func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 	resources, tags, without := 0, 0, 0
 	g := layout.Grid{
@@ -370,7 +370,7 @@ func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 		for i, t := range v.Add {
 			sign := "+"
 			if t.Before != nil {
-				sign = "~" // it is there without a value
+				sign = "~" // the tag exists without a value
 			}
 			command := ""
 			if i == len(v.Add)-1 && len(v.Left) == 0 {
@@ -419,7 +419,7 @@ func TagSheet(d view.Tags, binding, reaching, next string) layout.Sheet {
 	return s
 }
 
-// KeepsSheet draws the exemptions that hold.
+// KeepsSheet draws the exemptions in force.
 func KeepsSheet(d view.Keeps) layout.Sheet {
 	s := layout.Sheet{Verb: "keep", Title: plain.Count(len(d.Keeps), "exemption") + " in force"}
 	if len(d.Keeps) == 0 {
@@ -461,7 +461,7 @@ func FusesSheet(d view.Fuses, now time.Time, globals string) layout.Sheet {
 	return s
 }
 
-// AuditLine writes an entry on one line, all of it, for files and pipes.
+// AuditLine writes an audit entry on one complete line, for files and pipes.
 func AuditLine(w io.Writer, e view.AuditEntry) error {
 	words := []string{e.At.UTC().Format("2006-01-02 15:04:05"), e.What}
 	for _, text := range []struct{ before, text, after string }{
@@ -518,7 +518,7 @@ func SettingsSheet(d view.Settings) layout.Sheet {
 	return s
 }
 
-// WhoamiSheet draws an identity, how it is proven, and what it may approve.
+// WhoamiSheet draws an identity, its proof, and its approval rights.
 func WhoamiSheet(d view.Whoami) layout.Sheet {
 	s := layout.Sheet{Verb: "whoami", Title: d.Name + ", " + d.ProofText()}
 	row := func(label, text string) { s.Figures = append(s.Figures, layout.Figure{Label: label, Value: text}) }

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Alerts shows what people were notified of and goes on.
+// Alerts shows alerts that are still active.
 func Alerts(d view.Alerts) layout.Sheet {
 	s := layout.Sheet{Verb: "alerts", Title: "nothing to look at"}
 	n := len(d.Alerts)

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Approvals writes requests for approval with their plans for a terminal, at a time.
+// Approvals writes requests for approval with their plans for a terminal, as of a time.
 func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	var b strings.Builder
 	p := layout.NewPaint(o.Color)
@@ -64,7 +64,7 @@ func Approvals(w io.Writer, d view.Approvals, now time.Time, o Options) error {
 	return err
 }
 
-// laidOut is a text as it is where there is no terminal, else broken at its width.
+// laidOut wraps a text at the width of the terminal; without one it is unchanged.
 func laidOut(text string, width, column, indent int) string {
 	if width <= 0 {
 		return text

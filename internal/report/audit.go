@@ -15,31 +15,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Options are how an audit is shown.
+// Options configure the display of an audit.
 type Options struct {
-	// Width is the columns of the terminal: 100 when zero, and at least 60.
+	// Width is the width of the terminal in columns: 100 if zero, and at least 60.
 	Width int
 	// Color is true if the terminal shows colors.
 	Color bool
 	// All shows every finding, not only the largest.
 	All bool
-	// Again is the command that shows this audit in another form; empty: scan, with the
-	// account of the document.
+	// Again is the command that shows this audit in another form; if empty, scan with the
+	// document's account.
 	Again string
-	// Kept reports whether the audit was kept, so that `curfew why` explains it.
+	// Kept reports whether the audit was stored, so that `curfew why` can explain it.
 	Kept bool
-	// Globals are flags of every command that the user gave, with a leading space: they
-	// follow suggested commands.
+	// Globals are global flags given by the user, with a leading space, to repeat in suggested
+	// commands.
 	Globals string
-	// Age is how old a kept audit is; 0 for one that was just made.
+	// Age is the age of a stored audit; 0 for a new one.
 	Age time.Duration
-	// Top is how many of the largest findings are shown: 10 when zero.
+	// Top is the number of findings shown, the largest first: 10 if zero.
 	Top int
-	// Min folds missing tags, and findings about fewer dollars a month than it, into a line with
-	// their count; with 0 each is shown.
+	// Min folds missing tags, and findings below this amount a month, into one line with their
+	// count; 0 shows all.
 	Min money.Amount
 
-	// ids names resources by their ids as well.
+	// ids adds the IDs of resources to their names.
 	ids bool
 }
 
@@ -60,7 +60,7 @@ type audit struct {
 
 func newAudit(d view.Scan, o Options) *audit { return &audit{&d, o} }
 
-// Table writes the audit for a terminal, with the commands that show more of it.
+// Table writes the audit for a terminal, with commands for more details.
 func Table(w io.Writer, scan view.Scan, o Options) error {
 	d, s := newAudit(scan, o), Audit(scan, o)
 	if d.Resources.Count > 0 {
@@ -88,16 +88,16 @@ func Markdown(w io.Writer, scan view.Scan, o Options) error {
 	return Audit(scan, o).Markdown(w)
 }
 
-// Bounds of the page, which stays of a size that a browser opens at once: findings beyond
-// maxOpen are without evidence (which the JSON output has).
+// maxOpen is the number of findings with evidence on a page, which keeps its size acceptable for
+// browsers. The JSON output has all evidence.
 const maxOpen = 1000
 
-// maxCautions and maxUnpriced are how many blind spots and meters without a price are
-// named; with Options.All every one is.
+// maxCautions and maxUnpriced bound the listed blind spots and unpriced meters; Options.All lists
+// every one.
 const maxCautions, maxUnpriced = 5, 3
 
-// Audit shows an audit: what runs and what of it is wasted, the steps with their dollars,
-// the largest findings (with Options.All every one), and what the figures do not cover.
+// Audit shows an audit: running cost and waste, the steps with their dollars, the largest findings
+// (all with Options.All), and what the amounts omit.
 func Audit(scan view.Scan, o Options) layout.Sheet {
 	d := newAudit(scan, o)
 	s := layout.Sheet{
@@ -108,7 +108,7 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 		Coverage:    d.facts(),
 		Color:       o.Color,
 	}
-	if o.Kept { // fix finds nothing that was not kept
+	if o.Kept { // fix only finds stored findings
 		s.Next = d.firstFix(o.top())
 	}
 	if d.Resources.Count > 0 {
@@ -132,7 +132,7 @@ func Audit(scan view.Scan, o Options) layout.Sheet {
 	return s
 }
 
-// headline is the audit in one sentence.
+// headline summarizes the audit in one sentence.
 func headline(d *audit) string {
 	cost, priced := d.MonthlyCostUSD.Get()
 	var waste money.Dollars
@@ -155,7 +155,7 @@ func headline(d *audit) string {
 		plain.Share(share(waste, d.MonthlyCostUSD), 0), waste)
 }
 
-// scope lists what was looked at: "aws 123456789012", "2 regions", "16 resources", the time.
+// scope lists the scope of the audit: "aws 123456789012", "2 regions", "16 resources", the time.
 func (d *audit) scope() []string {
 	out := []string{plain.Line(d.Cloud)}
 	switch len(d.Accounts) {
@@ -182,7 +182,7 @@ func (d *audit) scope() []string {
 	return out
 }
 
-// figures are the sums of the audit.
+// figures returns the totals of the audit.
 func (d *audit) figures() []layout.Figure {
 	now := layout.Figure{
 		Label: "now", Value: d.MonthlyCostUSD.String(), Rate: hourly(d.MonthlyCostUSD), Note: d.MonthlyCostNote,
@@ -210,8 +210,8 @@ func (d *audit) figures() []layout.Figure {
 	return append(append(out, d.runaways()...), saves)
 }
 
-// parts divide what runs now. Printed to the dollar they add up as they do in the document:
-// the last takes what rounding leaves.
+// parts divides the running cost. Rounded to dollars the parts still sum to the total: the last
+// absorbs the rounding.
 func (d *audit) parts() []layout.Part {
 	if d.Now == nil || !d.Now.RunningUSD.Known() {
 		return nil
@@ -240,10 +240,10 @@ func (d *audit) parts() []layout.Part {
 	return out
 }
 
-// roundingOfParts is the most that printing the other parts to the dollar may move.
+// roundingOfParts is the maximum shift by rounding the other parts to dollars.
 const roundingOfParts = 2 * money.USD
 
-// stepsGrid shows the steps in which waste is removed with their dollars.
+// stepsGrid lists the steps with their dollars.
 func (d *audit) stepsGrid() layout.Grid {
 	g := layout.Grid{
 		Head:   []string{"step", "findings", "wasted", "saves a month", "risk", ""},
@@ -289,7 +289,7 @@ func (d *audit) stepsGrid() layout.Grid {
 	return g
 }
 
-// wasted prints the waste of a step; nothing stands for none.
+// wasted formats the waste of a step, or a dash.
 func wasted(d money.Dollars) string {
 	if v, known := d.Get(); known && v == 0 {
 		return layout.None
@@ -299,7 +299,7 @@ func wasted(d money.Dollars) string {
 
 func stepName(s *view.ScanStep) string { return fmt.Sprintf("%d %s", s.Step, s.Name) }
 
-// findingsGrid shows the findings, the largest first.
+// findingsGrid lists the findings, the largest first.
 func (d *audit) findingsGrid() layout.Grid {
 	n, list := d.IDLength(), d.ranked()
 	g := layout.Grid{
@@ -352,7 +352,7 @@ func (d *audit) findingsGrid() layout.Grid {
 	return g
 }
 
-// ranked returns the findings that are not folded: those that Largest shows first, then the others.
+// ranked returns the findings that are not folded: first those of Largest, then the others.
 func (d *audit) ranked() []*view.Finding {
 	list := d.shown(len(d.Findings))
 	seen := map[*view.Finding]bool{}
@@ -367,7 +367,7 @@ func (d *audit) ranked() []*view.Finding {
 	return list
 }
 
-// shown is [view.Scan.Largest] of the findings that are not folded.
+// shown is [view.Scan.Largest] without folded findings.
 func (d *audit) shown(n int) []*view.Finding {
 	if n < 0 {
 		return slices.DeleteFunc(d.Largest(n), d.isFolded)
@@ -376,8 +376,8 @@ func (d *audit) shown(n int) []*view.Finding {
 	return list[:min(n, len(list))]
 }
 
-// named names the resource of a finding for people: by its name or else its id, with the
-// region where there are several.
+// named formats the resource of a finding: its name or else its ID, with the region if there are
+// several.
 func (d *audit) named(r *view.Resource) string {
 	if d.o.ids {
 		return thing(r)
@@ -392,7 +392,7 @@ func (d *audit) named(r *view.Resource) string {
 	return thing(&short)
 }
 
-// detail is the evidence of a finding and its fix.
+// detail returns the evidence of a finding and its fix.
 func detail(f *view.Finding) *layout.Detail {
 	out := &layout.Detail{
 		Table: layout.Grid{
@@ -469,7 +469,7 @@ func counted(overlaps string) string {
 	return "in finding " + overlaps + "; here only what is beyond it"
 }
 
-// gaps are the omissions of the audit's figures.
+// gaps lists what the audit's amounts omit.
 func (d *audit) gaps() []layout.Gap {
 	var out []layout.Gap
 	most := func(some int) int {
@@ -509,7 +509,7 @@ func (d *audit) gaps() []layout.Gap {
 	return out
 }
 
-// commonest returns the reason that most machines cannot be judged for.
+// commonest returns the most frequent reason why machines are unmeasured.
 func commonest(list []view.Unjudged) string {
 	count := map[string]int{}
 	best := ""
@@ -522,7 +522,7 @@ func commonest(list []view.Unjudged) string {
 	return best
 }
 
-// unmeasured lists the machines without telemetry and the next steps; nil where every machine was
+// unmeasured lists the machines without telemetry and the next steps; nil if every machine was
 // measured.
 func (d *audit) unmeasured() *layout.Gap {
 	n := len(d.CannotJudge)
@@ -548,7 +548,7 @@ func (d *audit) unmeasured() *layout.Gap {
 	switch {
 	case lacking >= 0:
 		g.Command = plain.Line(d.Findings[lacking].Fix.Command)
-	case len(d.BlindSpots) > 0: // what could not be read may be all that is missing
+	case len(d.BlindSpots) > 0: // unreadable sources may be the only reason
 		return g
 	default:
 		g.Command = d.rescan() + " --usage FILE"
@@ -557,11 +557,10 @@ func (d *audit) unmeasured() *layout.Gap {
 	return g
 }
 
-// ruleTelemetry is the rule about machines whose use none measured.
+// ruleTelemetry is the rule about unmeasured machines.
 const ruleTelemetry = "telemetry-missing"
 
-// firstFix returns the command that shows the fix of the largest finding that saves
-// something, among the n largest.
+// firstFix returns the command for the first of the n largest findings that saves something.
 func (d *audit) firstFix(n int) []string {
 	for _, f := range d.shown(n) {
 		if c := plain.Line(f.Fix.Command); f.MonthlySavingsUSD.Or(0) > 0 && strings.HasPrefix(c, "curfew ") {
@@ -571,8 +570,7 @@ func (d *audit) firstFix(n int) []string {
 	return nil
 }
 
-// unpricedLine names a group of meters without a price: "3 × instance p6.48xlarge
-// in us-east-1 (why)".
+// unpricedLine formats a group of unpriced meters: "3 × instance p6.48xlarge in us-east-1 (why)".
 func unpricedLine(u *view.Unpriced) string {
 	name := u.Kind
 	if u.Type != "" {
@@ -587,7 +585,7 @@ func unpricedLine(u *view.Unpriced) string {
 	return name + " (" + u.Why + ")"
 }
 
-// facts are the provider's bill, the cost of commitments, and the cost of the audit's own calls.
+// facts lists the provider's bill, the cost of commitments, and the cost of the audit's own calls.
 func (d *audit) facts() []string {
 	var out []string
 	if b := d.Billed; b != nil {
@@ -606,7 +604,7 @@ func (d *audit) facts() []string {
 	return out
 }
 
-// basis are tables that only a page has: unmeasured machines, the bill, prices, and calls.
+// basis returns tables shown only on pages: unmeasured machines, the bill, prices, and calls.
 func (d *audit) basis() []layout.Grid {
 	unmeasured := layout.Grid{
 		Title: "Unmeasured machines",
@@ -667,11 +665,11 @@ func (d *audit) basis() []layout.Grid {
 	return out
 }
 
-// maxServices is how many services that are not covered are named on a line.
+// maxServices bounds the uncovered services named on a line.
 const maxServices = 5
 
-// notCovered names the services of which nothing is known with their billed cost, the largest
-// first; empty where something is known of all or no bill was read.
+// notCovered names the uncovered services with their billed cost, the largest first; empty if there
+// are none or no bill was read.
 func notCovered(b *view.ScanBilled, most int) string {
 	if b == nil {
 		return ""
@@ -700,7 +698,7 @@ func notCovered(b *view.ScanBilled, most int) string {
 	return b.NotCoveredUSD.String() + " was billed for services that are not covered: " + strings.Join(names, ", ")
 }
 
-// callsLine gives the cost of the audit's own calls, and its run time.
+// callsLine states the cost of the audit's own calls and its run time.
 func callsLine(d *audit) string {
 	n := 0
 	for _, c := range d.APICalls {
@@ -720,12 +718,12 @@ func callsLine(d *audit) string {
 	}
 }
 
-// summaryFindings is how many findings a summary names.
+// summaryFindings is the number of findings in a summary.
 const summaryFindings = 5
 
-// Summary writes the audit in a few lines of Markdown without tables, for a comment on a
-// pull request or a post in a chat: the headline, the largest findings with the commands
-// that fix them, what was not measured and what was not read.
+// Summary writes the audit in a few lines of Markdown without tables, for a pull request comment or
+// a chat: the headline, the largest findings with their fix commands, and what was not measured or
+// not read.
 func Summary(w io.Writer, scan view.Scan, o Options) error {
 	d := newAudit(scan, o)
 	var b layout.Markdown

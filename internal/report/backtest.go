@@ -19,11 +19,11 @@ import (
 
 // Bounds of a replay's report.
 const (
-	maxReasons  = 6  // why a policy did nothing
+	maxReasons  = 6  // reasons why a policy did nothing
 	ownersDrawn = 12 // in the picture
 )
 
-// Backtest shows a replay. next are the commands to go on with.
+// Backtest shows a replay. next are suggested commands.
 func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	s := layout.Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next}
 	rule := doc.Headline()
@@ -86,7 +86,7 @@ func Backtest(doc view.Backtest, next []string) layout.Sheet {
 	return s
 }
 
-// replayHeadline is the decision with its dollars.
+// replayHeadline states the decision with its dollars.
 func replayHeadline(r *backtest.Result) string {
 	switch {
 	case r.IdleHours == 0 && r.ReleasedHours == 0:
@@ -109,7 +109,7 @@ func replayHeadline(r *backtest.Result) string {
 		saved, plain.Count(r.Restarts, "restart"))
 }
 
-// sessionsHeadline gives the cost of the machines had they been sessions.
+// sessionsHeadline states the cost of the machines as sessions.
 func sessionsHeadline(r *backtest.Result) string {
 	as := r.AsSessions
 	what := fmt.Sprintf("As sessions that end after %s idle, the machines would have", spanText(as.IdleSeconds))
@@ -233,7 +233,7 @@ func rulesGrid(doc *view.Backtest) layout.Grid {
 	return g
 }
 
-// ruleName is the name of a rule for people.
+// ruleName formats the name of a rule.
 func ruleName(name string) string {
 	if name == backtest.PerfectForesight {
 		return "best possible"
@@ -241,7 +241,7 @@ func ruleName(name string) string {
 	return name
 }
 
-// whyNotGrid is where a policy did nothing and why, and for how long.
+// whyNotGrid lists where, why and how long a policy did nothing.
 func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
 	g := layout.Grid{
 		Title: "Where " + r.Name + " did nothing", Folded: true, Head: []string{
@@ -260,7 +260,7 @@ func whyNotGrid(r *backtest.Result) (layout.Grid, bool) {
 	return g, len(g.Rows) > 0
 }
 
-// Tune shows what was learned from a trace. next are the commands to go on with.
+// Tune shows the parameters learned from a trace. next are suggested commands.
 func Tune(doc view.Tune, next []string) layout.Sheet {
 	saved := hoursText(doc.Tested.NetSavedHours)
 	if doc.Tested.SavedUSD.Known() {
@@ -314,7 +314,7 @@ func Tune(doc view.Tune, next []string) layout.Sheet {
 	return s
 }
 
-// backtestPictures are the charts of a replay.
+// backtestPictures returns the charts of a replay.
 func backtestPictures(doc *view.Backtest, rule *backtest.Result) []layout.Picture {
 	return slices.DeleteFunc([]layout.Picture{
 		{
@@ -341,7 +341,7 @@ var stateColors = map[string]chart.Kind{
 // Bounds of the timeline's picture.
 const (
 	maxLanes = 16
-	minBlock = 160 // the part of the length under which a block joins the one before
+	minBlock = 160 // relative length under which a block is merged into the previous one
 )
 
 func timelineChart(t *backtest.Timeline) string {
@@ -366,7 +366,7 @@ func timelineChart(t *backtest.Timeline) string {
 	return l.SVG()
 }
 
-// coarse joins spans shorter than a length to the one before them.
+// coarse merges short spans into the previous one.
 func coarse(spans []backtest.Span, least time.Duration) []backtest.Span {
 	var out []backtest.Span
 	for _, s := range spans {

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// traceOf writes patterns, one a machine, as recorded usage: '.' is an idle minute and '#' a
-// busy one. owned gives the machines teams and users.
+// traceOf writes patterns, one per machine, as recorded usage: '.' is an idle minute and '#' a busy
+// one. With owned the machines have teams and users.
 func traceOf(owned bool, patterns ...string) string {
 	var b strings.Builder
 	b.WriteString("resource,time,gpu_util,team,user\n")
@@ -35,7 +35,7 @@ func traceOf(owned bool, patterns ...string) string {
 	return b.String()
 }
 
-// machines are patterns of machines with bursts of work.
+// machines returns patterns of machines with bursts of work.
 func machines(n, minutes int) []string {
 	rng := rand.New(rand.NewPCG(3, 1))
 	out := make([]string, n)
@@ -77,8 +77,8 @@ func replayed(t testing.TB, trace string, p backtest.Params) backtest.Report {
 	return r
 }
 
-// TestBacktest: the headline is the decision with its figures, and the pictures and tables
-// are there.
+// TestBacktest checks that the headline states the decision with its dollars, and that pictures and
+// tables exist.
 func TestBacktest(t *testing.T) {
 	p := traceParams(3 * time.Minute)
 	price := 12 * money.USD
@@ -112,8 +112,8 @@ func TestBacktest(t *testing.T) {
 	}
 }
 
-// TestBacktestLeadsWithBestPolicy: of several policies the headline, the pictures and the
-// timeline are of the one that saves most, wherever it stands; what did nothing is folded.
+// TestBacktestLeadsWithBestPolicy checks that headline, pictures and timeline show the policy that
+// saves most, at any position, and that policies without effect are folded.
 func TestBacktestLeadsWithBestPolicy(t *testing.T) {
 	slow, quick, never := rested("slow", 40*time.Minute, 0), rested("quick", 5*time.Minute, 0), rested("never",
 		1000*time.Hour, 0)
@@ -145,8 +145,8 @@ func rendered(t testing.TB, r backtest.Report) string {
 	return b.String()
 }
 
-// TestBacktestWithoutMuch shows replays that lack a part: a zero says why.
-func TestBacktestWithoutMuch(t *testing.T) {
+// TestBacktestWithMissingParts shows replays with missing parts: a zero says why.
+func TestBacktestWithMissingParts(t *testing.T) {
 	bare := func(change func(*backtest.Params), patterns ...string) view.Backtest {
 		p := traceParams(3 * time.Minute)
 		p.Draw = 3

@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Bill shows what a bill holds and what importing it changes; dry says that nothing was.
+// Bill shows a bill and the effect of importing it; dry reports that it was not imported.
 func Bill(d view.Bill, dry bool) layout.Sheet {
 	what := "imported"
 	if dry {
@@ -67,10 +67,10 @@ func Bill(d view.Bill, dry bool) layout.Sheet {
 	return s
 }
 
-// maxFlows is how many transfers, or differences, a table for people has.
+// maxFlows bounds the rows of transfers or differences in tables.
 const maxFlows = 15
 
-// gigabytes writes an amount of data of a bill, empty where it gives none.
+// gigabytes formats an amount of data of a bill; empty if unknown.
 func gigabytes(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -81,10 +81,10 @@ func gigabytes(bytes int64) string {
 	return "<0.1"
 }
 
-// basisNames are the bases in titles.
+// basisNames are the titles of the bases.
 var basisNames = map[string]string{string(bill.OnBilled): "billed", string(bill.OnEffective): "effective cost"}
 
-// onBasis returns the cost of a category and its share, on a basis; nil where it is unknown.
+// onBasis returns the cost and share of a category on a basis; nil if unknown.
 func onBasis(p *bill.Slice, basis string) (amount *money.Amount, share *float64) {
 	if basis == string(bill.OnEffective) {
 		return p.Effective, p.EffectiveShare
@@ -174,7 +174,7 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 	if len(b.Commitments.OnDemand) > 0 {
 		var sum money.Amount
 		for _, o := range b.Commitments.OnDemand {
-			sum += o.Billed // of one bill, whose total fits
+			sum += o.Billed // of one bill, so it cannot overflow
 		}
 		note := "billed cost"
 		if b.Commitments.Missed > 0 {
@@ -195,7 +195,7 @@ func BillShow(b view.BillShow, by, basis string) layout.Sheet {
 	return s
 }
 
-// allocationGrid is the bill divided among owners.
+// allocationGrid shows the bill divided among owners.
 func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
 	g := layout.Grid{
 		Title: "by " + by + ", " + basis + " cost", Head: []string{by, "total", "direct", "shared"},
@@ -212,8 +212,8 @@ func allocationGrid(a *bill.Allocation, by, basis string) layout.Grid {
 	return g
 }
 
-// BillCSV writes a bill's division: a row for each party under a header, and one without a
-// name for what belongs to none. The rows add up to the total, to the nano-dollar.
+// BillCSV writes a bill's division: a header and a row for each party, with an empty name for
+// unallocated cost. The rows sum to the total to the nano-dollar.
 func BillCSV(w io.Writer, b view.BillShow) error {
 	a := b.Allocation
 	return layout.WriteCSV(w, "the bill", func(yield func([]string) bool) {
@@ -249,7 +249,7 @@ func egressGrid(flows []bill.Flow) layout.Grid {
 	if rest := flows[n:]; len(rest) > 0 {
 		var more money.Amount
 		for _, t := range rest {
-			more += t.Billed // of one bill, whose total fits
+			more += t.Billed // of one bill, so it cannot overflow
 		}
 		g.Rows = append(g.Rows, []string{more.Dollars(), "", plain.Count(len(rest), "other transfer"), "", "", ""})
 	}
@@ -264,12 +264,12 @@ func reconcilePicture(r view.Reconciliation) string {
 	accrued, billed := chart.Series{
 		Name: "accrued", Color: chart.Blue, Dashed: true,
 	}, chart.Series{Name: "billed", Color: chart.Orange}
-	for _, d := range r.Rows { // in order of their days
+	for _, d := range r.Rows { // in order of days
 		x := chart.Second(d.Day)
 		if n := len(billed.Points); n == 0 || billed.Points[n-1].X != x {
 			known := 0.0
 			if !r.BilledThrough.IsZero() && !d.Day.Before(r.BilledThrough) {
-				known = math.NaN() // the bill does not hold the day yet
+				known = math.NaN() // the bill does not cover the day yet
 			}
 			accrued.Points, billed.Points = append(accrued.Points, chart.Point{X: x}), append(billed.Points,
 				chart.Point{X: x, Y: known})
@@ -285,7 +285,7 @@ func reconcilePicture(r view.Reconciliation) string {
 	return picture.SVG()
 }
 
-// dollarsText writes dollars of a picture.
+// dollarsText formats dollars in a picture.
 func dollarsText(v float64) string { return money.Amount(math.Round(v * float64(money.USD))).Dollars() }
 
 // Reconciliation shows billed and accrued costs, the variance, and its reasons.
@@ -348,7 +348,7 @@ func Reconciliation(r view.Reconciliation) layout.Sheet {
 	return s
 }
 
-// accounts is how many accounts the rows of a reconciliation are of.
+// accounts returns the number of accounts in a reconciliation.
 func accounts(rows []costs.Drift) int {
 	seen := map[string]bool{}
 	for _, d := range rows {

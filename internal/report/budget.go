@@ -40,13 +40,13 @@ func Budgets(doc view.Budgets) layout.Sheet {
 	return s
 }
 
-// budgetStates are the states of budgets in words.
+// budgetStates are the labels of budget states.
 var budgetStates = map[budget.State]string{
 	budget.OK: "ok", budget.Warn: "near limit", budget.Gate: "needs approval", budget.Over: "exceeded",
 }
 
-// budgetState is the state of a budget in words. A budget that nothing was posted of is not
-// known to be within its limit.
+// budgetState returns the label of a budget's state. Without any charges it is unknown whether a
+// budget is within its limit.
 func budgetState(b *view.Budget) string {
 	if b.NothingPosted && b.State == budget.OK {
 		return "nothing posted"
@@ -54,8 +54,7 @@ func budgetState(b *view.Budget) string {
 	return budgetStates[b.State]
 }
 
-// budgetTitle is the answer in one sentence: the exceeded budgets, else those near their
-// limits.
+// budgetTitle names the exceeded budgets, else those near their limits.
 func budgetTitle(doc view.Budgets) string {
 	if len(doc.Budgets) == 0 {
 		return "No budget has a current period"
@@ -100,8 +99,7 @@ func budgetTitle(doc view.Budgets) string {
 	return strings.Join(parts, "; ")
 }
 
-// budgetPicture draws a bar for each budget: spent, reserved, the range of its forecast,
-// and a line at the limit.
+// budgetPicture draws a bar for each budget: spent, reserved, forecast range, and limit.
 func budgetPicture(doc view.Budgets) string {
 	picture := chart.Bars{
 		Title: "Budgets as shares of their limits: spent, reserved, forecast",
@@ -125,7 +123,7 @@ func budgetPicture(doc view.Budgets) string {
 	return picture.SVG()
 }
 
-// Holds shows the reservations of budgets at a time.
+// Holds shows budget reservations as of a time.
 func Holds(doc view.Holds, now time.Time) layout.Sheet {
 	var sum money.Amount
 	live := 0

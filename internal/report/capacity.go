@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// Capacity shows how many replicas a rate of requests needs.
+// Capacity shows the number of replicas required for a request rate.
 func Capacity(r capacity.Report) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan capacity", Title: r.Title, Picture: capacityPicture(r), Assumptions: r.Assumptions,
@@ -78,7 +78,7 @@ func Capacity(r capacity.Report) layout.Sheet {
 	return s
 }
 
-// scaling is the table of signals on which to change the number of replicas.
+// scaling lists the signals by which to scale.
 func scaling(sc *capacity.Scaling) layout.Grid {
 	g := layout.Grid{Title: "When to scale", Head: []string{"signal", "threshold"}, Right: []bool{false, true}}
 	threshold := func(signal string, v *float64, unit string) {
@@ -102,9 +102,9 @@ func scaling(sc *capacity.Scaling) layout.Grid {
 	return g
 }
 
-// capacityPicture draws the p99 latency by the number of replicas, with the objective;
-// without a profile the mean wait by load, with the target. Latencies over three times the
-// objective, or the plan's own where that is more, are left out.
+// capacityPicture draws the p99 latency by number of replicas with the objective; without a
+// profile, the mean wait by load with the target. Latencies over three times the larger of the
+// objective and the plan's latency are left out.
 func capacityPicture(r capacity.Report) string {
 	if r.P99LatencyMS == nil {
 		return waitPicture(r)
@@ -138,7 +138,7 @@ func capacityPicture(r capacity.Report) string {
 	return c.SVG()
 }
 
-// waitPicture draws the mean wait of the replicas by their load.
+// waitPicture draws the mean wait by load.
 func waitPicture(r capacity.Report) string {
 	s := chart.Series{Name: "mean wait", Color: chart.Blue}
 	for percent := 10; percent <= 95; percent += 5 {

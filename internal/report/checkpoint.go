@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// snapshotState is the state of a snapshot and how it is known.
+// snapshotState formats the state of a snapshot and its verification.
 func snapshotState(s checkpoint.Snapshot) string {
 	known := map[checkpoint.Finished]string{
 		checkpoint.Declared: "declared by the training", checkpoint.Renamed: "renamed into place",
@@ -46,7 +46,7 @@ func leftOut(list []checkpoint.LeftOut) []layout.Grid {
 	return []layout.Grid{g}
 }
 
-// took is how long something took, and how fast that was.
+// took formats a duration and the resulting rate.
 func took(seconds float64, size int64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if seconds <= 0 || size == 0 {
@@ -67,7 +67,7 @@ func readNote(d view.CheckpointSave) string {
 	return note
 }
 
-// CheckpointSave shows what a save did.
+// CheckpointSave shows the result of a save.
 func CheckpointSave(d view.CheckpointSave, globals string) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "checkpoint save",
@@ -112,7 +112,7 @@ func collected(c view.CheckpointCollected) string {
 	return text
 }
 
-// CheckpointRestore shows what a restore did.
+// CheckpointRestore shows the result of a restore.
 func CheckpointRestore(d view.CheckpointRestore) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "checkpoint restore",
@@ -170,7 +170,7 @@ func CheckpointList(d view.CheckpointList, globals string) layout.Sheet {
 	return s
 }
 
-// CheckpointVerify shows what a verification found.
+// CheckpointVerify shows the result of a verification.
 func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "checkpoint verify",
@@ -198,7 +198,7 @@ func CheckpointVerify(d view.CheckpointVerify, globals string) layout.Sheet {
 	return s
 }
 
-// CheckpointGC shows what a collection of garbage did.
+// CheckpointGC shows the result of a garbage collection.
 func CheckpointGC(d view.CheckpointGC) layout.Sheet {
 	s := layout.Sheet{
 		Verb:     "checkpoint gc",

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// Commit shows what to commit to.
+// Commit shows the advised commitments.
 func Commit(r commit.Report) layout.Sheet {
 	proof := "no choice from these offers costs less"
 	if !r.Optimal {
@@ -73,7 +73,7 @@ func Commit(r commit.Report) layout.Sheet {
 	return s
 }
 
-// commitTitle is the decision with the expected dollars of a year and the risk.
+// commitTitle states the decision with the expected dollars of a year and the risk.
 func commitTitle(r commit.Report) string {
 	var advised []commit.Commitment
 	var all money.Amount
@@ -104,8 +104,8 @@ func commitTitle(r commit.Report) string {
 	return "Buy " + purchasesOf(advised, r.End) + ": " + saving
 }
 
-// purchasesOf names one or two commitments, two with the days on which they start where those
-// are later than the end of the window, and counts more.
+// purchasesOf names one or two commitments, two with their start dates if after the window, and
+// counts further ones.
 func purchasesOf(all []commit.Commitment, end time.Time) string {
 	if len(all) > 2 {
 		return plain.Count(len(all), "commitment")
@@ -146,8 +146,8 @@ func described(c commit.Commitment) string {
 
 func termOf(c commit.Commitment) string { return plain.Count(c.TermMonths, "month") }
 
-// offering is the command that finds the offering to buy; empty where the key is no machine
-// type in a region of AWS.
+// offering returns the command that finds the offering to buy; empty if the key is not an AWS
+// machine type in a region.
 func offering(c commit.Commitment) string {
 	machine, region, ok := strings.Cut(c.Key, "/")
 	payment := map[commit.Payment]string{
@@ -171,7 +171,7 @@ func committed(c commit.Commitment) string {
 	return fmt.Sprintf("%d × %s", c.Quantity, c.Key)
 }
 
-// byYearlySaving orders commitments: the advised ones first, and the largest saving first.
+// byYearlySaving sorts commitments: advised ones first, then by saving, the largest first.
 func byYearlySaving(all []commit.Commitment) []commit.Commitment {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b commit.Commitment) int {
 		switch {
@@ -184,7 +184,7 @@ func byYearlySaving(all []commit.Commitment) []commit.Commitment {
 	})
 }
 
-// commitments is a table of what to buy.
+// commitments returns the table of purchases.
 func commitments(r commit.Report) layout.Grid {
 	g := layout.Grid{Title: "Commitments to buy",
 		Head: []string{"what", "term", "payment", "expected a year", "same use", "used", "lowest month", "pays back",
@@ -231,7 +231,7 @@ func orUnknown(d money.Dollars) string {
 	return "unknown"
 }
 
-// existingCommitments is a table of what exists, by its use in the window.
+// existingCommitments returns the table of existing commitments with their use in the window.
 func existingCommitments(all []commit.Commitment) layout.Grid {
 	g := layout.Grid{Title: "Existing commitments, by their use in the window",
 		Head:     []string{"what", "state", "until", "saved a year", "used", "lowest month"},
@@ -245,11 +245,11 @@ func existingCommitments(all []commit.Commitment) layout.Grid {
 	return g
 }
 
-// maxLayers is the largest number of commitments that the picture tells apart.
+// maxLayers is the maximum number of distinct commitments in the picture.
 const maxLayers = 4
 
-// commitPicture draws demand over the window: what each commitment covers, and what stays on
-// demand. The commitments beyond the fourth are one layer.
+// commitPicture draws demand over the window: the part covered by each commitment and the on-demand
+// part. Commitments beyond the fourth share a layer.
 func commitPicture(r commit.Report) string {
 	c := chart.Columns{
 		Title: "Use at on-demand prices, by what covers it", X: "date (UTC)",

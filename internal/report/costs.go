@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// maxRows is how many rows a table for people has.
+// maxRows bounds the rows of a table for people.
 const maxRows = 40
 
-// usd writes an amount of a document for people.
+// usd formats an amount for people.
 func usd(a money.Amount) string { return a.Dollars() }
 
-// unknownText writes a time of whole seconds for people, empty where there is none.
+// unknownText formats a time in seconds for people; empty for zero.
 func unknownText(seconds int64) string {
 	if seconds == 0 {
 		return ""
@@ -30,7 +30,7 @@ func unknownText(seconds int64) string {
 	return plain.Duration(time.Duration(seconds) * time.Second)
 }
 
-// Costs shows what was spent.
+// Costs shows costs.
 func Costs(c view.Costs) layout.Sheet {
 	span := plain.Date(c.Since) + " to " + plain.Time(c.Until)
 	t := c.Total
@@ -121,7 +121,7 @@ func Costs(c view.Costs) layout.Sheet {
 // shownChanges limits the changes in the title of costs.
 const shownChanges = 3
 
-// changeText returns the difference of a period to the one before, and its largest parts.
+// changeText describes the change against the previous period and its largest parts.
 func changeText(b *costs.PeriodChange) string {
 	text := ""
 	switch change := *b.Change; {
@@ -152,7 +152,7 @@ func changeText(b *costs.PeriodChange) string {
 	return text
 }
 
-// LastWeek returns the difference of the last 7 days to the 7 before, or why it is not known.
+// LastWeek describes the change of the last 7 days against the 7 before, or why it is unknown.
 func LastWeek(c view.Costs) string {
 	switch {
 	case c.Costs == nil || !c.Recorded:
@@ -166,8 +166,8 @@ func LastWeek(c view.Costs) string {
 	return "Last 7 days: " + usd(c.Total.Amount) + " spent, " + changeText(c.Comparison)
 }
 
-// against puts the change from the period before, by the first dimension, into the title, and the dates
-// below the figures.
+// against adds the change to the previous period by the first dimension to the title, and the dates
+// below the totals.
 func against(s *layout.Sheet, c view.Costs, span string) {
 	b := c.Comparison
 	switch {
@@ -186,16 +186,16 @@ func against(s *layout.Sheet, c view.Costs, span string) {
 	s.Remarks = append(s.Remarks, dates+".")
 }
 
-// costCells are the amounts of a row.
+// costCells returns the amounts of a row.
 func costCells(c costs.Cost) []string {
 	return []string{
 		usd(c.Amount), usd(c.Used), usd(c.Wasted), usd(c.CannotJudge), usd(c.Other), unknownText(c.UnknownSeconds),
 	}
 }
 
-// CostsCSV writes a row for each row under a header, amounts with every digit so that they
-// add up, an unknown amount as an empty cell. Text that a spreadsheet would take for a
-// formula is quoted with an apostrophe.
+// CostsCSV writes a header and a row for each cost. Amounts have all digits so that they sum up;
+// unknown amounts are empty. Text that a spreadsheet would read as a formula is prefixed with an
+// apostrophe.
 func CostsCSV(w io.Writer, c view.Costs) error {
 	return layout.WriteCSV(w, "costs", func(yield func([]string) bool) {
 		row := []string{"period"}
@@ -218,7 +218,7 @@ func CostsCSV(w io.Writer, c view.Costs) error {
 	})
 }
 
-// everyDigit is an amount for programs; an unknown one is empty.
+// everyDigit formats an amount for programs; unknown is empty.
 func everyDigit(d *money.Amount) string {
 	if d == nil {
 		return ""

@@ -14,8 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Bounds of the picture of costs: how many periods are columns of their own, and how many
-// rows are bars.
+// maxColumns bounds the periods drawn as separate columns, maxCostBars the rows drawn as bars.
 const maxColumns, maxCostBars = 62, 12
 
 // costParts are the parts of a cost, from the left and the bottom.
@@ -30,11 +29,11 @@ var costParts = []struct {
 	{"wasted", chart.Orange, func(c *costs.Cost) money.Amount { return c.Wasted }},
 }
 
-// inDollars is an amount on an axis.
+// inDollars converts an amount for an axis.
 func inDollars(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 
-// costsPicture draws what was spent, in parts: over time a column for each period, for one
-// period a bar for each row. It is empty where nothing was charged.
+// costsPicture draws costs in parts: over time a column per period, for a single period a bar per
+// row. It is empty without charges.
 func costsPicture(c view.Costs) string {
 	if c.Total.Amount == 0 {
 		return ""
@@ -48,8 +47,8 @@ func costsPicture(c view.Costs) string {
 	return costColumns(c)
 }
 
-// costColumns draws a column for each period from the first to the last, also those
-// without a charge, several periods to one where there are many.
+// costColumns draws a column for each period from first to last, including those without charges,
+// merging periods if there are many.
 func costColumns(c view.Costs) string {
 	var at []time.Time
 	parts := make([]chart.Part, len(costParts))
@@ -100,7 +99,7 @@ func costColumns(c view.Costs) string {
 		Y: chart.Axis{Label: "dollars a " + unit, Format: chart.USD}, Parts: parts}.SVG()
 }
 
-// nextPeriod returns the start of the period after the one that starts at a time.
+// nextPeriod returns the start of the next period.
 func nextPeriod(g ledger.Granularity, t time.Time) time.Time {
 	switch g {
 	case ledger.Hourly:
@@ -150,10 +149,11 @@ func costBars(c view.Costs) string {
 	return b.SVG()
 }
 
-// maxKeyLetters is how long the label of a row is.
+// maxKeyLetters is the maximum length of a row's label.
 const maxKeyLetters = 26
 
-// costLabel names a row, from its end where it is long: what tells references apart is there.
+// costLabel returns the label of a row, truncated at the start if long, because references differ
+// at their end.
 func costLabel(c *costs.Cost, by []ledger.Dimension) string {
 	words := make([]string, len(c.Key))
 	for i, k := range c.Key {

@@ -17,9 +17,9 @@ func billedOf(b round.Billed) *view.ScanBilled {
 	return view.NewScan(a, view.ScanOptions{}).Billed
 }
 
-// TestNotCoveredServicesAreNamedWithTheirDollars: what is billed for services that are not
-// read is summed up and named, the largest first.
-func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
+// TestNamesUncoveredServices checks that billed services that are not covered
+// are summed and named, the largest first.
+func TestNamesUncoveredServices(t *testing.T) {
 	b := billedOf(round.Billed{Total: viewtest.USD("150"), ByService: []round.ServiceCost{
 		{Service: "Amazon Kinesis", Cost: viewtest.USD("12"), NotCovered: notRead},
 		{Service: "Amazon Elastic Compute Cloud - Compute", Cost: viewtest.USD("100")},
@@ -41,9 +41,9 @@ func TestNotCoveredServicesAreNamedWithTheirDollars(t *testing.T) {
 	}
 }
 
-// TestNotCoveredServicesAreNextToTotals: the first screen and the page say it next to the
-// figures that leave it out, before what is to be done.
-func TestNotCoveredServicesAreNextToTotals(t *testing.T) {
+// TestUncoveredServicesAreNextToTotals checks that they are stated next to the totals that omit
+// them, before the next steps.
+func TestUncoveredServicesAreNextToTotals(t *testing.T) {
 	a := viewtest.Realistic()
 	a.Billed.ByService = append(a.Billed.ByService, round.ServiceCost{
 		Service: "Amazon MSK", Cost: viewtest.USD("35"), NotCovered: notRead,

@@ -16,7 +16,7 @@ type column struct {
 	value func(f *view.Finding) string
 }
 
-// columns are stable: new ones are added at the end.
+// columns are stable: new ones are appended.
 var columns = []column{
 	{"id", func(f *view.Finding) string { return f.ID }},
 	{"rule", func(f *view.Finding) string { return f.Rule }},
@@ -51,8 +51,7 @@ var columns = []column{
 	{"overlaps", func(f *view.Finding) string { return f.Overlaps }},
 }
 
-// CSV writes one row for each finding under a header. An amount that is not known
-// is an empty cell.
+// CSV writes a header and one row per finding. An unknown amount is an empty cell.
 func CSV(w io.Writer, scan view.Scan, _ Options) error {
 	return layout.WriteCSV(w, "the findings", func(yield func([]string) bool) {
 		row := make([]string, len(columns))
@@ -67,8 +66,8 @@ func CSV(w io.Writer, scan view.Scan, _ Options) error {
 	})
 }
 
-// evidenceLine is the evidence in one line: "gpu_util_max_pct 0.4 (14d, coverage
-// 0.99, cloudwatch); age 20d (ec2)".
+// evidenceLine formats the evidence on one line: "gpu_util_max_pct 0.4 (14d, coverage 0.99,
+// cloudwatch); age 20d (ec2)".
 func evidenceLine(list []view.Evidence) string {
 	var b strings.Builder
 	for i, e := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// demoShown is how many lines of one result a demonstration shows.
+// demoShown is the number of lines per result in a demonstration.
 const demoShown = 6
 
 // Demo writes a demonstration, pass by pass.
@@ -22,12 +22,12 @@ type Demo struct {
 	seen  map[string]bool
 }
 
-// NewDemo begins a demonstration for a terminal of a width in columns; 0 is no terminal.
+// NewDemo starts a demonstration for a terminal of a width in columns; 0 for no terminal.
 func NewDemo(w io.Writer, width int, color bool) *Demo {
 	return &Demo{w: w, width: width, paint: layout.NewPaint(color)}
 }
 
-// Pass writes a pass: how many results there are, and those that are new.
+// Pass writes a pass: the number of results, and the new ones.
 func (d *Demo) Pass(p view.DemoPass) error {
 	if d.seen == nil {
 		d.seen = map[string]bool{}
@@ -87,7 +87,7 @@ func (d *Demo) End(entries int64) error {
 	return err
 }
 
-// wrapped breaks a text at the terminal's width, or at 100 columns.
+// wrapped wraps a text at the terminal's width, or at 100 columns.
 func (d *Demo) wrapped(text string, column, indent int) string {
 	return layout.Hanging(text, cmp.Or(d.width, 100), column, indent)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// DoctorState shows what is wrong with a state and its service.
+// DoctorState shows the problems of a state and its service.
 func DoctorState(d view.DoctorState) layout.Sheet {
 	s := layout.Sheet{Verb: "doctor state", Title: "nothing is wrong"}
 	if n := len(d.Troubles); n > 0 {
@@ -73,8 +73,8 @@ func DoctorState(d view.DoctorState) layout.Sheet {
 	return s
 }
 
-// judgedTitle divides the machines into those that are judged and those that are not, and names the
-// judged ones that lack a signal all the same.
+// judgedTitle counts the machines with and without a verdict, and names those with a verdict that
+// lack a signal.
 func judgedTitle(d view.Doctor) string {
 	partly := 0
 	for _, m := range d.Machines {
@@ -94,7 +94,7 @@ func judgedTitle(d view.Doctor) string {
 	return title
 }
 
-// Doctor shows what telemetry there is for each machine, and what is missing.
+// Doctor shows the available and missing telemetry of each machine.
 func Doctor(d view.Doctor) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "doctor metrics", Title: judgedTitle(d), Figures: sourceFigures(d),
@@ -130,7 +130,7 @@ func sourceFigures(d view.Doctor) []layout.Figure {
 	})
 }
 
-// measuredMachines lists each machine with its states and the signals that were found.
+// measuredMachines lists each machine with its states and available signals.
 func measuredMachines(d view.Doctor) layout.Grid {
 	g := layout.Grid{
 		Title: "found in " + string(d.Window), Head: []string{
@@ -156,8 +156,8 @@ func measuredMachines(d view.Doctor) layout.Grid {
 	return g
 }
 
-// doubts returns the reasons for unknown states of a machine, who its GPUs are lent to, and the fields
-// in which its tags and labels differ.
+// doubts returns the reasons for unknown states of a machine, the holders of its GPUs, and the
+// fields in which its tags and labels differ.
 func doubts(m view.DoctorMachine) string {
 	why := ""
 	if m.State == "unknown" {
@@ -229,7 +229,7 @@ func unmatchedNames(d view.Doctor) layout.Grid {
 	return g
 }
 
-// heldBy lists whom GPUs are lent to, each once.
+// heldBy lists the distinct holders of GPUs.
 func heldBy(holders []view.DoctorHolder) string {
 	const most = 4
 	var names []string

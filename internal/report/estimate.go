@@ -82,7 +82,7 @@ func Estimate(verb string, e *estimate.Estimate) layout.Sheet {
 	return s
 }
 
-// linesGrid is a table of lines of an estimate, the highest cost first.
+// costLinesGrid returns a table of estimate lines, the highest cost first.
 func costLinesGrid(title string, all []estimate.Line) layout.Grid {
 	g := layout.Grid{
 		Title: title, Head: []string{"p50", "p95", "item", "quantity", "unit price", "price source"},
@@ -113,14 +113,14 @@ func amountOf(decimal string) string {
 	return plain.Significant(v, 3)
 }
 
-// byCost returns the lines in order of cost, the highest first.
+// byCost returns the lines by cost, the highest first.
 func byCost(all []estimate.Line) []estimate.Line {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b estimate.Line) int {
 		return cmp.Compare(b.P95, a.P95)
 	})
 }
 
-// lineName names a line of an estimate, with its resource in a plan of Terraform.
+// lineName names a line of an estimate, with its resource in a Terraform plan.
 func lineName(l estimate.Line) string {
 	if l.Resource != "" {
 		return l.Resource + ": " + l.What
@@ -128,7 +128,7 @@ func lineName(l estimate.Line) string {
 	return l.What
 }
 
-// maxEstimateBars is how many lines are drawn.
+// maxEstimateBars bounds the drawn lines.
 const maxEstimateBars = 12
 
 // estimatePicture draws the most expensive lines: filled to the p50, outlined to the p95.

@@ -10,8 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// FleetReplay shows policies of serving fleets on recorded arrivals. next are the commands to go on
-// with.
+// FleetReplay shows policies of serving fleets on recorded arrivals. next are suggested commands.
 func FleetReplay(doc view.FleetReplay, next []string) layout.Sheet {
 	s := layout.Sheet{Verb: "backtest", Title: "Nothing was replayed", Next: next, Assumptions: doc.Assumptions}
 	for i := range doc.Fleets {

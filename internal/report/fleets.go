@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// Groups shows how many machines of each group are needed. Verb is the planner that asked.
+// Groups shows the required machines of each group. verb is the calling planner.
 func Groups(verb string, r accountplan.Groups) layout.Sheet {
 	s := layout.Sheet{Verb: "plan " + verb, Assumptions: r.Assumptions}
 	g := layout.Grid{
@@ -42,7 +42,7 @@ func Groups(verb string, r accountplan.Groups) layout.Sheet {
 	return s
 }
 
-// Fleets shows how many machines each serving fleet needs.
+// Fleets shows the required machines of each serving fleet.
 func Fleets(r accountplan.Fleets) layout.Sheet {
 	s := layout.Sheet{Verb: "plan capacity", Assumptions: r.Assumptions}
 	g := layout.Grid{

@@ -12,12 +12,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ruleTags is the rule about resources without owner tags, and tagsMissing its evidence.
+// ruleTags is the rule about missing owner tags, and tagsMissing its evidence.
 const ruleTags, tagsMissing = "tag-missing", "tags_missing"
 
-// small reports whether a finding is about less than Options.Min a month: by what it saves or wastes,
-// or where it does neither, as a warning does, by what the resource costs. One whose dollars are
-// not known is not small.
+// small reports whether a finding is below Options.Min a month: by its saving or waste or, if it
+// has neither, as a warning, by the cost of its resource. A finding with unknown dollars is not
+// small.
 func (d *audit) small(f *view.Finding) bool {
 	saved, known := f.MonthlySavingsUSD.Get()
 	wasted, judged := f.MonthlyWasteUSD.Get()
@@ -35,14 +35,14 @@ func (d *audit) small(f *view.Finding) bool {
 	return amount < d.o.Min
 }
 
-// isFolded reports whether a report counts a finding in a line instead of showing it: missing tags,
-// and what is small. With Options.Min zero every finding is shown.
+// isFolded reports whether a report only counts a finding: missing tags, and small findings. With
+// Options.Min zero every finding is shown.
 func (d *audit) isFolded(f *view.Finding) bool {
 	return d.o.Min > 0 && (f.Rule == ruleTags || d.small(f))
 }
 
-// foldedLines are a line for the resources without tags and one for the small findings; each
-// stands only where there are some.
+// foldedLines returns a line for resources without tags and one for small findings, if there are
+// any.
 func (d *audit) foldedLines() []string {
 	var lines []string
 	keys, rules := map[string]int{}, map[string]int{}
@@ -76,7 +76,7 @@ func (d *audit) foldedLines() []string {
 	return lines
 }
 
-// tally lists how often there is each of some names, the most frequent first.
+// tally lists names by frequency, the most frequent first.
 func tally(of map[string]int) string {
 	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b))

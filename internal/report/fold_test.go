@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
-// TestSmallFindingsAndMissingTagsAreFolded counts them in a line of every report, and keeps what is
-// not known, and what warns of something expensive, as rows of their own.
+// TestSmallFindingsAndMissingTagsAreFolded checks that reports count them in a line, and keep rows
+// for unknown amounts and for warnings about something expensive.
 func TestSmallFindingsAndMissingTagsAreFolded(t *testing.T) {
 	usd := func(text string) money.Dollars { return money.Known(viewtest.USD(text)) }
 	none := money.Dollars{}

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Gate shows a decision: the decision with its dollars, the next command, the reasons, then
-// the estimate that it stands on.
+// Gate shows a decision: the decision with its dollars, the next command, the reasons, then the
+// estimate.
 func Gate(d view.Gate) layout.Sheet {
 	s := Estimate("gate", d.Estimate)
 	basis := "decided by the shared settings: " + d.Settings.String()
@@ -80,7 +80,7 @@ func approversText(names []string) string {
 	return strings.Join(names, " or ")
 }
 
-// gateTitle is the decision with its dollars: "Denied: budget vision exceeded by $2,176".
+// gateTitle states the decision with its dollars: "Denied: budget vision exceeded by $2,176".
 func gateTitle(d view.Gate) string {
 	cost := fmt.Sprintf("%s %s costs %s", d.Kind, d.Name, d.P50.Dollars())
 	if d.P95 != d.P50 {
@@ -108,7 +108,7 @@ func gateTitle(d view.Gate) string {
 	return title
 }
 
-// GateReport shows how many runs needed an approval, and how long people waited.
+// GateReport shows how many runs needed an approval, and how long they waited.
 func GateReport(d view.GateReport) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "gate report", Title: fmt.Sprintf("No run was submitted from %s to %s",
@@ -138,7 +138,7 @@ func GateReport(d view.GateReport) layout.Sheet {
 	return s
 }
 
-// waited writes a wait in seconds.
+// waited formats a wait in seconds.
 func waited(seconds float64) string {
 	return plain.Duration(time.Duration(seconds * float64(time.Second)))
 }

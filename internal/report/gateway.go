@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Gateway shows what a gateway did, and what its predictions cost.
+// Gateway shows the work of a gateway, and the cost of its predictions.
 func Gateway(d stats.Stats) layout.Sheet {
 	s := layout.Sheet{Verb: "gateway stats", Title: gatewayTitle(d)}
 	s.Scope = []string{"up " + plain.Duration(d.At.Sub(d.StartedAt)), plain.Count(len(d.Pools), "pool")}
@@ -66,7 +66,7 @@ func gatewayTitle(d stats.Stats) string {
 	return text
 }
 
-// orNone shows dollars, or why there are none.
+// orNone formats dollars, or why there are none.
 func orNone(v money.Dollars) string {
 	if !v.Known() {
 		return "–"
@@ -192,7 +192,7 @@ func gatewayOwners(d stats.Stats) layout.Grid {
 	return g
 }
 
-// gatewayTokens shows what tokens cost, by model and owner.
+// gatewayTokens lists the cost of tokens by model and owner.
 func gatewayTokens(d stats.Stats) layout.Grid {
 	g := layout.Grid{
 		Title: "Tokens",
@@ -257,7 +257,7 @@ func gatewayCounts(d stats.Stats) layout.Grid {
 	return g
 }
 
-// Gateways shows the registered gateways, a line for each model.
+// Gateways lists the registered gateways with a line per model.
 func Gateways(d view.Gateways) layout.Sheet {
 	s := layout.Sheet{Verb: "gateway list", Title: plain.Count(len(d.Gateways), "gateway")}
 	if len(d.Gateways) == 0 {
@@ -285,7 +285,8 @@ func Gateways(d view.Gateways) layout.Sheet {
 	return s
 }
 
-// gatewayRows are the models of one gateway. Refused requests are those of the whole gateway.
+// gatewayRows returns the rows of a gateway's models. Refused requests are counted for the whole
+// gateway.
 func gatewayRows(one view.Gateway) [][]string {
 	var refused int64
 	for _, r := range one.Stats.Refused {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// render is any of the outputs.
+// render is one of the outputs.
 type render = func(io.Writer, view.Scan, Options) error
 
 func outputs() map[string]render {
@@ -72,7 +72,8 @@ func TestGolden(t *testing.T) {
 		t.Run(tt.file, func(t *testing.T) {
 			got := text(t, tt.render, tt.audit, tt.o)
 			if filepath.Ext(tt.file) == ".html" {
-				got = strings.ReplaceAll(got, "><", ">\n<") // a page is one line; differences are read by the element
+				// split the single line of a page into elements for readable differences
+				got = strings.ReplaceAll(got, "><", ">\n<")
 			}
 			path := filepath.Join("testdata", "golden", tt.file)
 			if *update {

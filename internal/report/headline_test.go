@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view/viewtest"
 )
 
-// printedDollars are the amounts of a printed line, in order.
+// printedDollars returns the amounts of a printed line in order.
 func printedDollars(line string) (out []float64) {
 	for _, m := range regexp.MustCompile(`\$([0-9,]+(\.[0-9]+)?)`).FindAllStringSubmatch(line, -1) {
 		v, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
@@ -38,8 +38,8 @@ func cell(text string) float64 {
 	return 0
 }
 
-// TestPrintedAuditAddsUp reads the printed audit of random accounts as a person does, and adds
-// its rows up to its headline, to the dollar a row.
+// TestPrintedAuditAddsUp parses the printed audit of random accounts and checks that its rows sum
+// to its headline, within a dollar per row.
 func TestPrintedAuditAddsUp(t *testing.T) {
 	categories := map[inventory.Kind]ledger.Category{
 		inventory.KindInstance: ledger.Compute, inventory.KindVolume: ledger.Storage,

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// JobLine is the sentence about the cost of a job that is over: "$14.20; on demand $46.00. 3
-// interruptions cost 11m."
+// JobLine summarizes the cost of a finished job: "$14.20; on demand $46.00. 3 interruptions cost
+// 11m."
 func JobLine(r view.Run) string {
 	line := dollarsOf(r.CostUSD)
 	if r.Job.OnDemandUSD.Known() {
@@ -28,7 +28,7 @@ func JobLine(r view.Run) string {
 		plain.Duration(time.Duration(r.Job.InterruptionSeconds)*time.Second))
 }
 
-// LastInterruption is the sentence about the newest interruption of a job; empty if there was none.
+// LastInterruption describes the newest interruption of a job, or "".
 func LastInterruption(r view.Run, now time.Time) string {
 	last := r.Job.LastInterruption
 	if last == nil {
@@ -86,7 +86,7 @@ func JobTimeline(r view.Run, now time.Time) layout.Picture {
 	return p
 }
 
-// attemptBlocks divides the time of an attempt by what it paid for, as its cost is divided.
+// attemptBlocks divides the time of an attempt by its use, as its cost is divided.
 func attemptBlocks(a view.RunAttempt, saved *view.RunCheckpoint, now time.Time) (out []chart.Block) {
 	add := func(from, to time.Time, kind chart.Kind) {
 		if to.After(from) {
@@ -185,7 +185,7 @@ func limitNote(r view.Run) string {
 	return "of " + r.Job.LimitUSD.String() + " at most"
 }
 
-// Explain shows the attempts of one job and what each cost.
+// Explain shows the attempts of one job and their costs.
 func Explain(doc view.Runs, now time.Time) layout.Sheet {
 	if len(doc.Runs) != 1 || doc.Runs[0].Job == nil {
 		return Runs(doc, now)

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// WastedNow says in one sentence what of an audit is wasted, with the whole that it is a part of.
+// WastedNow states the waste of an audit in one sentence, with the total.
 func WastedNow(scan view.Scan) string {
 	n := scan.Now
 	if n == nil || !n.RunningUSD.Known() || !n.WastedUSD.Known() || n.WastedUSD.Or(0) == 0 {
@@ -24,7 +24,7 @@ func WastedNow(scan view.Scan) string {
 		plain.Share(share(n.WastedUSD, n.RunningUSD), 0), n.RunningUSD)
 }
 
-// NowParts divide what runs now, the wasted part first.
+// NowParts divides the running cost, the wasted part first.
 func NowParts(scan view.Scan) []layout.Part {
 	parts := newAudit(scan, Options{}).parts()
 	if len(parts) != 4 {
@@ -34,7 +34,7 @@ func NowParts(scan view.Scan) []layout.Part {
 	return []layout.Part{wasted, unmeasured, used, other}
 }
 
-// Shown returns at most n findings in the order in which they are worth doing; all with n < 0.
+// Shown returns the n most worthwhile findings; all if n < 0.
 func Shown(scan view.Scan, n int) []*view.Finding { return newAudit(scan, Options{}).shown(n) }
 
 // Ranked returns all findings, the most worthwhile first.
@@ -42,25 +42,25 @@ func Ranked(scan view.Scan) []*view.Finding {
 	return newAudit(scan, Options{All: true}).ranked()
 }
 
-// Saves prints what a finding saves a month.
+// Saves formats the monthly saving of a finding.
 func Saves(f *view.Finding) string { return saves(f) }
 
-// Owner names who answers for a resource: "vision/ana".
+// Owner formats the owner of a resource: "vision/ana".
 func Owner(r *view.Resource) string { return owner(r) }
 
-// Evidence returns the evidence of a finding, with its pictures.
+// Evidence returns the evidence of a finding with its pictures.
 func Evidence(f *view.Finding) *layout.Detail { return detail(f) }
 
 // Spark draws one signal of a resource.
 func Spark(in view.Samples) layout.Picture { return draw(&in).picture() }
 
-// StepName names a step in which waste is removed.
+// StepName formats the name of a step.
 func StepName(s *view.ScanStep) string { return stepName(s) }
 
-// StepSaves prints what the fixes of a step save a month.
+// StepSaves formats the monthly saving of a step's fixes.
 func StepSaves(s *view.ScanStep) string { return saving(s.MonthlySavingsUSD, s.SavingsUpperBoundUSD) }
 
-// machineKinds are the meanings of the colors of a machine's timeline.
+// machineKinds are the color meanings of a machine's timeline.
 var machineKinds = []chart.Kind{
 	{Name: "busy", Color: chart.Blue}, {Name: "idle, held or stalled", Color: chart.Orange},
 	{Name: "other", Color: chart.SoftBlue}, {Name: "unmeasured", Color: chart.Hatched},
@@ -79,8 +79,8 @@ func dutyKind(d string) chart.Kind {
 	return machineKinds[2]
 }
 
-// MachineTimeline draws the verdicts, the states, and the warnings and actions of one machine on one
-// time axis, from a time to now.
+// MachineTimeline draws the verdicts, states, warnings and actions of one machine on a time axis,
+// from a time to now.
 func MachineTimeline(h view.History, entries []view.AuditEntry, from, now time.Time) string {
 	l := chart.Lanes{
 		Title: "Verdicts, states and actions over time", Axis: chart.Dates(from, now), Kinds: machineKinds,
@@ -129,7 +129,7 @@ func MachineTimeline(h view.History, entries []view.AuditEntry, from, now time.T
 	return l.SVG()
 }
 
-// maxTimelineMarks bounds the warnings and actions that a timeline names.
+// maxTimelineMarks bounds the warnings and actions named on a timeline.
 const maxTimelineMarks = 8
 
 func latest(a, b time.Time) time.Time {
@@ -139,13 +139,13 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// WaitText is a wait before a release, for people.
+// WaitText formats a wait before release.
 func WaitText(w backtest.Wait) string { return spanText(w.WaitSeconds) }
 
 // WaitHours returns the savings of a wait, net of restarts.
 func WaitHours(w backtest.Wait) string { return hoursText(w.NetSavedHours) }
 
-// WaitPolicy is a policy that stops an idle machine that may end after a wait.
+// WaitPolicy returns a policy that stops an idle machine after a wait.
 func WaitPolicy(w backtest.Wait) string {
 	return `apiVersion: curfew.policy/v1
 policies:

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestWaitPolicyIsValid parses the policy of each wait that a slider offers.
+// TestWaitPolicyIsValid parses the policy of each wait offered by the slider.
 func TestWaitPolicyIsValid(t *testing.T) {
 	for _, seconds := range []float64{60, 90, 900, 86400} {
 		set, err := policy.Parse("wait.yaml", []byte(WaitPolicy(backtest.Wait{WaitSeconds: seconds})))
@@ -25,7 +25,7 @@ func TestWaitPolicyIsValid(t *testing.T) {
 	}
 }
 
-// TestMachineTimelineNamesVerdicts draws verdicts from their beginning and actions where they were.
+// TestMachineTimelineNamesVerdicts checks verdicts and actions at their times.
 func TestMachineTimelineNamesVerdicts(t *testing.T) {
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
 	since := now.Add(-6 * time.Hour)

@@ -14,10 +14,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// shownOffers is the largest number of rows that a planner's table shows; JSON has all.
+// shownOffers bounds the rows of a planner's table; JSON has all.
 const shownOffers = 25
 
-// shownAccelerators is the largest number of bars in the picture of the market.
+// shownAccelerators bounds the bars in the picture of the market.
 const shownAccelerators = 20
 
 // Market ranks machines by work per dollar.
@@ -93,7 +93,7 @@ func Market(r market.Report) layout.Sheet {
 	return s
 }
 
-// optionName is a purchase option as people read it.
+// optionName formats a purchase option.
 func optionName(t price.Term) string {
 	if t == price.OnDemand {
 		return "on demand"
@@ -101,7 +101,7 @@ func optionName(t price.Term) string {
 	return string(t)
 }
 
-// perHour prints a price of an hour: "$21.96/h", "$0.0231/h".
+// perHour formats an hourly price: "$21.96/h", "$0.0231/h".
 func perHour(a money.Amount) string {
 	r, err := a.Rate()
 	if err != nil {
@@ -110,8 +110,8 @@ func perHour(a money.Amount) string {
 	return r.Dollars() + "/h"
 }
 
-// marketPicture draws what a dollar buys of each accelerator, the most first, in a bar for
-// its best offer of each purchase option.
+// marketPicture draws the work per dollar of each accelerator, the most first, with a bar for its
+// best offer of each purchase option.
 func marketPicture(r market.Report) string {
 	c := chart.Bars{
 		Title: "Work per dollar of each accelerator: " + r.Unit,

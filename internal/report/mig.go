@@ -12,10 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// migMaxRows is the largest number of lanes in the picture of a MIG plan.
+// migMaxRows bounds the lanes in the picture of a MIG plan.
 const migMaxRows = 40
 
-// MIGCounts shows in how many ways a GPU can be divided.
+// MIGCounts shows the number of ways to divide a GPU.
 func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan mig", Title: fmt.Sprintf("%s can be divided in %s", m.Name, plain.Count(c.PlacementSets, "way")),
@@ -39,7 +39,7 @@ func MIGCounts(m mig.Model, c mig.Counts) layout.Sheet {
 	return s
 }
 
-// MIG shows where each workload goes.
+// MIG shows the placement of each workload.
 func MIG(r mig.Report) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan mig", Picture: migPicture(r),
@@ -132,8 +132,7 @@ func migCost(s *layout.Sheet, r mig.Report) {
 	}
 }
 
-// placements is a table with a row for each instance; GPUs with the same placements share
-// their rows.
+// placements returns a table with a row per instance; GPUs with equal placements share rows.
 func placements(r mig.Report) layout.Grid {
 	g := layout.Grid{
 		Title: "Placements", Head: []string{"GPU", "model", "instance", "slice", "workload"},
@@ -161,9 +160,9 @@ func workloadName(p mig.Placement) string {
 
 func site(s mig.Site) string { return fmt.Sprintf("GPU %s %s@%d", s.GPU, s.Profile, s.Start) }
 
-// migPicture draws the GPUs of the plan by memory slice. GPUs with the same placements share
-// a row. A memory slice beyond the last compute slice is never drawn as free, because no
-// instance can use it alone.
+// migPicture draws the GPUs of the plan by memory slice. GPUs with equal placements share a row. A
+// memory slice beyond the last compute slice is never drawn as free, because no instance can use it
+// alone.
 func migPicture(r mig.Report) string {
 	c := chart.Lanes{
 		Title: "MIG instances on " + plain.Count(r.GPUsUsed, "GPU"), Axis: chart.Axis{
@@ -209,7 +208,7 @@ func freeSlices(blocks []chart.Block, from, to int) []chart.Block {
 	return blocks
 }
 
-// migRows merges GPUs that have the same placements.
+// migRows merges GPUs with equal placements.
 func migRows(r mig.Report) (rows []mig.GPU, ids [][]string) {
 	at := map[string]int{}
 	for _, g := range r.GPUs {
@@ -229,7 +228,7 @@ func migRows(r mig.Report) (rows []mig.GPU, ids [][]string) {
 	return rows, ids
 }
 
-// slicesOf is how many slices of a GPU can be free for an instance.
+// slicesOf returns the number of slices of a GPU that instances can use.
 func slicesOf(g mig.GPU) int {
 	if m, err := mig.ModelNamed(g.Model); err == nil {
 		return m.ComputeSlices
@@ -241,7 +240,7 @@ func slicesOf(g mig.GPU) int {
 	return end
 }
 
-// gpuNames names a list of GPUs in short.
+// gpuNames abbreviates a list of GPUs.
 func gpuNames(ids []string) string {
 	if len(ids) > 3 {
 		return fmt.Sprintf("%s and %d more", ids[0], len(ids)-1)

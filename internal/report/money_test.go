@@ -26,8 +26,7 @@ var (
 	november = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// amounts are nothing, less than a cent, the usual and more than anyone pays; a credit is
-// negative.
+// amounts generates zero, less than a cent, usual and huge amounts; a credit is negative.
 func amounts(t *rapid.T, least money.Amount) money.Amount {
 	top := rapid.SampledFrom([]money.Amount{
 		0, 1000, money.USD, 5000 * money.USD, 900_000_000 * money.USD,
@@ -35,8 +34,8 @@ func amounts(t *rapid.T, least money.Amount) money.Amount {
 	return max(least, money.Amount(rapid.Int64Range(-int64(top)/8, int64(top)).Draw(t, "amount")))
 }
 
-// TestMoneyPictures draws the pictures of budgets, costs, bills, units and estimates with any
-// figures: no texts overlap or are cut, and none is too small to read.
+// TestMoneyPictures draws the pictures of budgets, costs, bills, units and estimates with random
+// amounts and checks that all texts are readable.
 func TestMoneyPictures(t *testing.T) {
 	t.Run("budgets", rapid.MakeCheck(func(t *rapid.T) {
 		var doc view.Budgets
@@ -128,7 +127,7 @@ func TestMoneyPictures(t *testing.T) {
 	}))
 }
 
-// TestUnbilledDayIsNotDrawnAsZero: the line of the bill ends with its last day.
+// TestUnbilledDayIsNotDrawnAsZero checks that the line of the bill ends on its last day.
 func TestUnbilledDayIsNotDrawnAsZero(t *testing.T) {
 	r := costs.Reconciliation{BilledThrough: november.AddDate(0, 0, 2)}
 	for i := range 4 {
@@ -144,7 +143,7 @@ func TestUnbilledDayIsNotDrawnAsZero(t *testing.T) {
 	}
 }
 
-// drawn checks a picture, of which there is none without figures.
+// drawn checks a picture; it may be empty without amounts.
 func drawn(t *rapid.T, svg string) {
 	if svg != "" {
 		drawing(t, svg)

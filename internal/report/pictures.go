@@ -18,11 +18,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// pictures draw where the money goes: by use, by step, by team and by category.
+// pictures draws costs by use, step, team and category.
 func (d *audit) pictures() []layout.Picture {
 	var out []layout.Picture
 	if n := d.Now; n != nil && n.RunningUSD.Or(0) > 0 {
-		p := d.parts() // which add up as they are printed
+		p := d.parts() // which sum as printed
 		out = append(out, layout.Picture{Title: "What runs now", SVG: nowPicture(n), Caption: fmt.Sprintf(
 			"Of %s a month, %s is used, %s is wasted, %s was not measured, and %s is storage, network and services.",
 			n.RunningUSD, p[0].Value, p[1].Value, p[2].Value, p[3].Value,
@@ -55,7 +55,7 @@ func (d *audit) pictures() []layout.Picture {
 	)
 }
 
-// nowPicture draws what runs now as one bar.
+// nowPicture draws the running cost as one bar.
 func nowPicture(n *view.ScanNow) string {
 	b := chart.Bars{
 		Title:   "Cost of what runs now by use",
@@ -71,7 +71,7 @@ func nowPicture(n *view.ScanNow) string {
 	return b.SVG()
 }
 
-// stepsPicture draws what each step's findings save and waste.
+// stepsPicture draws the savings and waste of each step.
 func (d *audit) stepsPicture() string {
 	b := chart.Bars{
 		Title:   "Savings and waste a month by step",
@@ -104,10 +104,10 @@ func (d *audit) stepsPicture() string {
 	return b.SVG()
 }
 
-// maxOwners is how many teams a chart shows; the rest is one row.
+// maxOwners bounds the teams in a chart; the rest share a row.
 const maxOwners = 10
 
-// ownersPicture draws each team's cost and the wasted part of it.
+// ownersPicture draws each team's cost and its wasted part.
 func (d *audit) ownersPicture() string {
 	list := d.Owners
 	if len(list) > maxOwners+1 {
@@ -145,8 +145,8 @@ func (d *audit) ownersPicture() string {
 	return b.SVG()
 }
 
-// usual is the share of an ML team's cloud bill, in percent, that the field reports
-// for a category; categories that are not of that division have none.
+// usual is the typical share, in percent, of a category in an ML team's cloud bill; other
+// categories have none.
 var usual = map[string][2]float64{
 	round.CategoryStorage:  {30, 40},
 	round.CategoryIdle:     {20, 30},
@@ -155,7 +155,7 @@ var usual = map[string][2]float64{
 	round.CategoryOverhead: {5, 10},
 }
 
-// categoriesPicture draws the share of each category with the share usual in the field.
+// categoriesPicture draws the share of each category with the usual share.
 func (d *audit) categoriesPicture() string {
 	names, whole := d.ShownCategories()
 	b := chart.Bars{
@@ -193,26 +193,25 @@ func categoryColor(name string) chart.Color {
 	return chart.SoftBlue
 }
 
-// spark is one signal over a window, as bars of equal parts of it. A part without a sample is a gap
-// and has no bar; a measured zero has a low one.
+// spark draws one signal over a window as bars of equal time. A part without a sample is a gap; a
+// measured zero has a low bar.
 type spark struct {
 	Signal string
 	// Bars and Gaps are paths in a box of sparkWidth by sparkHeight.
 	Bars, Gaps string
-	// From and To name the ends of the window, Peak the largest value.
+	// From and To are the ends of the window, Peak the maximum.
 	From, To, Peak string
-	// Missing is the share of the parts without a sample, for people; empty when
-	// there are none.
+	// Missing is the share of parts without a sample, for people; empty if none.
 	Missing string
 }
 
-// The box of a spark: a part is four wide, its bar three.
+// The size of a spark: a part is four wide, its bar three.
 const (
 	sparkWidth  = usage.Buckets * 4
 	sparkHeight = 32
 )
 
-// picture is the spark as inline SVG, with what it shows.
+// picture returns the spark as inline SVG with a caption.
 func (s spark) picture() layout.Picture {
 	label := layout.Joined(", ", s.Signal, "peak "+s.Peak, s.Missing)
 	return layout.Picture{
@@ -256,8 +255,8 @@ func draw(in *view.Samples) spark {
 	return s
 }
 
-// scaleOf returns the value that fills the height of a spark, and the peak for
-// people. What has a natural limit is drawn against it, so that 0.4% looks small.
+// scaleOf returns the value at full height of a spark, and the peak as text. Signals with a natural
+// limit are drawn against it, so that 0.4% looks small.
 func scaleOf(in *view.Samples, sig usage.Signal) (limit float64, peak string) {
 	switch sig {
 	case usage.GPUUtil, usage.CPUUtil:

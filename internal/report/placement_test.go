@@ -7,7 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan/spot"
 )
 
-// TestPlacementScoresAreShownByZone: the best zone is the figure, and a type without scores has none.
+// TestPlacementScoresAreShownByZone checks that the best zone is the figure, and that a type
+// without scores has none.
 func TestPlacementScoresAreShownByZone(t *testing.T) {
 	at := time.Date(2026, 11, 28, 9, 0, 0, 0, time.UTC)
 	for _, tc := range []struct {

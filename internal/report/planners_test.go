@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// hostileName is a name from outside that would break a page that does not escape it.
+// hostileName is an external name that would break an unescaped page.
 const hostileName = `<b>"z"&`
 
 // drawing checks a picture and returns it.
@@ -49,7 +49,7 @@ func embeddedBook(t testing.TB) *price.Book {
 	return book
 }
 
-// spotZone is a zone that is up where its pattern has a #, in steps of ten minutes.
+// spotZone returns a zone that is available where its pattern has #, in steps of ten minutes.
 func spotZone(name, pattern string) spot.Zone {
 	z := spot.Zone{Name: name}
 	for _, c := range pattern {
@@ -153,7 +153,7 @@ func TestPictureOfMIG(t *testing.T) {
 			t.Errorf("%s lacks %q", svg, want)
 		}
 	}
-	// Two GPUs with the same placements are one row, and at most 40 rows are drawn.
+	// GPUs with equal placements share a row, and at most 40 rows are drawn.
 	var many mig.Report
 	for i := range 200 {
 		many.GPUs = append(many.GPUs, mig.GPU{
@@ -227,8 +227,8 @@ func TestPictureOfTCO(t *testing.T) {
 	}
 }
 
-// TestPlannersFitTerminals: no line of a planner is wider than the terminal, except for
-// commands, which are never cut.
+// TestPlannersFitTerminals checks that no planner line exceeds the terminal, except commands, which
+// are never truncated.
 func TestPlannersFitTerminals(t *testing.T) {
 	for name, s := range plannerSheets(t) {
 		for _, width := range []int{60, 80, 120} {
@@ -249,8 +249,8 @@ func TestPlannersFitTerminals(t *testing.T) {
 	}
 }
 
-// TestPlannersLeadWithDecision: the title is a decision, and all of the sheet is in every
-// output: notes of rows as well.
+// TestPlannersLeadWithDecision checks that the title is a decision, and that every output has the
+// whole sheet, including notes of rows.
 func TestPlannersLeadWithDecision(t *testing.T) {
 	verbs := []string{"Use", "Buy", "Keep", "Move", "Run", "Save", "Do", "Resize", "Remove", "No"}
 	for name, s := range plannerSheets(t) {
@@ -279,7 +279,7 @@ func TestPlannersLeadWithDecision(t *testing.T) {
 	}
 }
 
-// plannerSheets are the sheets of all planners over small inputs.
+// plannerSheets returns the sheets of all planners for small inputs.
 func plannerSheets(t *testing.T) map[string]layout.Sheet {
 	t.Helper()
 	must := func(err error) {
@@ -383,7 +383,7 @@ var commitOffers = []commit.Offer{
 	{Key: "b*", Kind: commit.SavingsPlan, TermMonths: 36, Payment: commit.NoUpfront, Discount: 400_000_000},
 }
 
-// steadyUse is 1,500 hours of ten machines, and of others that come and go.
+// steadyUse returns 1,500 hours of ten steady machines and of others that come and go.
 func steadyUse() []commit.Usage {
 	var use []commit.Usage
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -399,8 +399,8 @@ func steadyUse() []commit.Usage {
 	return use
 }
 
-// TestCommitNamesPurchases: the title has the yearly saving of what is advised, by hand: ten
-// machines save $2 an hour each for 8,760 hours.
+// TestCommitNamesPurchases checks the yearly saving in the title by hand: ten machines save $2 an
+// hour each for 8,760 hours.
 func TestCommitNamesPurchases(t *testing.T) {
 	r, err := commit.Plan(steadyUse(), commitOffers[:1], nil, commit.Options{})
 	if err != nil {

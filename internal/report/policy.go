@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// PolicyCheck shows the warnings about policies, and what they could act on. next are the
-// commands to go on with.
+// PolicyCheck shows cautions about policies, and the resources they could act on. next are
+// suggested commands.
 func PolicyCheck(doc view.PolicyCheck, next []string) layout.Sheet {
 	s := layout.Sheet{Verb: "policy check", Title: policyCheckTitle(doc), Next: next}
 	if len(doc.Warnings) > 0 {
@@ -43,7 +43,7 @@ func againstText(r *view.PolicyReach) string {
 	return fmt.Sprintf("The scan of %s at %s, %s.", r.Cloud, plain.Time(r.At), plain.Count(r.Resources, "resource"))
 }
 
-// reachGrid lists the resources of a kept scan that policies could act on.
+// reachGrid lists the resources of a stored scan that policies could act on.
 func reachGrid(r *view.PolicyReach) (layout.Grid, bool) {
 	if r == nil {
 		return layout.Grid{}, false
@@ -66,7 +66,7 @@ func reachGrid(r *view.PolicyReach) (layout.Grid, bool) {
 	return g, true
 }
 
-// PolicyCheckText writes warnings as compilers do, for a terminal.
+// PolicyCheckText writes cautions in the style of compilers.
 func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
 	p := layout.NewPaint(o.Color)
 	for _, c := range doc.Warnings {
@@ -87,7 +87,7 @@ func PolicyCheckText(w io.Writer, doc view.PolicyCheck, o Options) error {
 	return err
 }
 
-// PolicyTest shows the outcome of test cases, the failed ones first.
+// PolicyTest shows the results of test cases, failures first.
 func PolicyTest(doc view.PolicyTest) layout.Sheet {
 	s := layout.Sheet{Verb: "policy test", Title: policyTestTitle(doc)}
 	cases := slices.Clone(doc.Cases)
@@ -118,7 +118,7 @@ func policyTestTitle(doc view.PolicyTest) string {
 	return fmt.Sprintf("%s, %d failed", plain.Count(len(doc.Cases), "case"), doc.Failed)
 }
 
-// PolicyTestText writes a line for each case, for a terminal.
+// PolicyTestText writes a line per test case.
 func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 	p := layout.NewPaint(o.Color)
 	for _, c := range doc.Cases {
@@ -137,7 +137,7 @@ func PolicyTestText(w io.Writer, doc view.PolicyTest, o Options) error {
 	return err
 }
 
-// PolicyExplain shows what every policy answers about a resource, those that match first.
+// PolicyExplain shows the result of every policy for a resource, matching ones first.
 func PolicyExplain(doc view.PolicyExplain) layout.Sheet {
 	s := layout.Sheet{Verb: "policy explain", Title: explainTitle(doc)}
 	if d := doc.Duty; d != nil {
@@ -166,7 +166,7 @@ func PolicyExplain(doc view.PolicyExplain) layout.Sheet {
 	return s
 }
 
-// PolicyExplainText writes what every policy answers about a resource, for a terminal.
+// PolicyExplainText writes the result of every policy for a resource.
 func PolicyExplainText(w io.Writer, doc view.PolicyExplain, o Options) error {
 	p, width := layout.NewPaint(o.Color), o.Width
 	state := func(text string, columns int) string {

@@ -36,7 +36,7 @@ func Machines(d view.Machines) layout.Sheet {
 	}
 }
 
-// rateText writes a price that a document holds, or what stands where there is none.
+// rateText formats a price, or a placeholder if there is none.
 func rateText(usd, none string) string {
 	if usd == "" {
 		return none
@@ -47,10 +47,10 @@ func rateText(usd, none string) string {
 	return usd
 }
 
-// gib writes mebibytes in gibibytes.
+// gib converts mebibytes to gibibytes as text.
 func gib(mib int64) string { return plain.Number(float64(mib)/1024, 1) + " GiB" }
 
-// MachinesCSV writes machine types with their prices in a region, every digit kept.
+// MachinesCSV writes machine types with their prices in a region, with all digits.
 func MachinesCSV(w io.Writer, d view.Machines) error {
 	rows := [][]string{
 		{
@@ -115,7 +115,7 @@ func PriceShow(d view.PriceShow, name string) layout.Sheet {
 	return s
 }
 
-// figure writes a hardware figure with its unit; "unknown" where the vendor gives none.
+// figure formats a hardware specification with its unit; "unknown" if not published.
 func figure(v float64, unit string) string {
 	if v == 0 {
 		return "unknown"
@@ -123,10 +123,10 @@ func figure(v float64, unit string) string {
 	return plain.Number(v, 3) + " " + unit
 }
 
-// shownPrices is how many changes and refusals of an update are listed without --all.
+// shownPrices bounds the changes and refusals listed without --all.
 const shownPrices = 10
 
-// PriceUpdate shows what an update changed and refused; all lists every one.
+// PriceUpdate shows the changes and refusals of an update; all lists every one.
 func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 	var changed []view.PriceChange
 	for _, c := range d.Accepted {
@@ -176,7 +176,7 @@ func PriceUpdate(d view.PriceUpdate, dryRun, all bool) layout.Sheet {
 	return s
 }
 
-// listed returns a count of the rows that a table shows.
+// listed formats the number of rows in a table.
 func listed(shown, n int) string {
 	if shown == n {
 		return ""
@@ -184,7 +184,7 @@ func listed(shown, n int) string {
 	return fmt.Sprintf(" (%d of %s; --all lists all)", shown, money.Thousands(int64(n)))
 }
 
-// Watching shows what curfew's own calls cost; every is the time between two passes.
+// Watching shows the cost of curfew's own calls; every is the time between passes.
 func Watching(w view.Watching, every string) layout.Sheet {
 	return layout.Sheet{
 		Verb: "price watching", Title: fmt.Sprintf("%s a month by enforce, %s by scan: %s with %s each, every %s",

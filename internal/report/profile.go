@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Profile shows what a command used, and the smallest machine that fits.
+// Profile shows the usage of a command, and the smallest machine that fits.
 func Profile(p view.Profile) layout.Sheet {
 	s := layout.Sheet{Verb: "profile", Title: "No machine is named: " + strings.Join(p.Notes, "; ")}
 	what := "process " + strconv.Itoa(p.PID)

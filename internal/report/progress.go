@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// runaways sums up the busy machines that spend without progress; none where there are none.
+// runaways sums up busy machines that spend without progress; empty if there are none.
 func (d *audit) runaways() []layout.Figure {
 	spent, n, silent := money.Known(0), 0, 0
 	for i := range d.Progress {
@@ -32,7 +32,7 @@ func (d *audit) runaways() []layout.Figure {
 	return []layout.Figure{{Label: "no progress", Value: spent.String(), Note: note}}
 }
 
-// progressGrid lists the progress of busy machines, on pages and with every finding.
+// progressGrid lists the progress of busy machines, on pages and if all findings are shown.
 func (d *audit) progressGrid() layout.Grid {
 	g := layout.Grid{
 		Title: "Busy machines by progress", Head: []string{"spent since", "machine", "owner", "last progress"},

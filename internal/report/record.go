@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Record shows what was recorded, and the commands to go on with.
+// Record shows the recorded usage, with suggested commands.
 func Record(d view.Record, globals string) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "record",

@@ -68,7 +68,7 @@ func TestColorKeepsText(t *testing.T) {
 	})
 }
 
-func TestTableAnyName(t *testing.T) {
+func TestTableWithAnyName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.String().Draw(t, "name")
 		w := viewtest.NewWorld()
@@ -155,8 +155,8 @@ func TestMarkdownEscapesCells(t *testing.T) {
 	})
 }
 
-// TestHTMLIsSelfContained walks every element of every page: they nest, none runs a
-// script or refers to another host, and no two have the same id.
+// TestHTMLIsSelfContained checks every element of every page: they nest, run no script, refer to no
+// other host, and have unique IDs.
 func TestHTMLIsSelfContained(t *testing.T) {
 	viewtest.Each(t, func(t *testing.T, a *round.Result) {
 		page := text(t, HTML, a, Options{})
@@ -209,8 +209,7 @@ func TestHTMLIsSelfContained(t *testing.T) {
 func TestSparksShowGaps(t *testing.T) {
 	w := viewtest.NewWorld()
 	r := w.Resource(inventory.KindInstance, "i-1", "g5.xlarge", "", viewtest.Ana)
-	// Six hours a part: parts 0 and 1 measured at zero, part 2 missing, part 3 busy,
-	// nothing after it.
+	// Six hours per part: parts 0 and 1 measured as zero, part 2 missing, part 3 busy, none after.
 	w.Window(r, 0, 1, func(h, _ int) float64 {
 		switch {
 		case h < 12:

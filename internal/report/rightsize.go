@@ -14,10 +14,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// maxMachines is the largest number of machines in the picture of right-sizing.
+// maxMachines bounds the machines in the picture of right-sizing.
 const maxMachines = 25
 
-// Rightsize shows the types that fit what was measured.
+// Rightsize shows the types that fit the measured usage.
 func Rightsize(r rightsize.Report) layout.Sheet {
 	s := layout.Sheet{Verb: "plan rightsize", Title: rightsizeTitle(r), Picture: rightsizePicture(r),
 		Caption: "Mean GPU utilization of each machine as a bar, p50 to p95 as a line, and the thresholds of the " +
@@ -85,7 +85,7 @@ func Rightsize(r rightsize.Report) layout.Sheet {
 	return s
 }
 
-// slowGPUs is the table of causes of low utilization of the machine with the largest saving that has
+// slowGPUs returns the causes of low utilization of the machine with the largest saving that has
 // any.
 func slowGPUs(r rightsize.Report) []layout.Grid {
 	for _, m := range bySaving(r.Resources) {
@@ -111,7 +111,7 @@ func slowGPUs(r rightsize.Report) []layout.Grid {
 	return nil
 }
 
-// rightsizeTitle is the decision with its dollars.
+// rightsizeTitle states the decision with its dollars.
 func rightsizeTitle(r rightsize.Report) string {
 	moves := 0
 	for _, m := range r.Resources {
@@ -144,7 +144,7 @@ func rightsizeTitle(r rightsize.Report) string {
 	return fmt.Sprintf("Keep the current types: no fitting type with a known price is cheaper (%s)", r.Why)
 }
 
-// moveSaving is the monthly saving of the cheapest type that fits a machine; 0 where there is none.
+// moveSaving returns the monthly saving of the cheapest fitting type; 0 if there is none.
 func moveSaving(m rightsize.Resource) money.Amount {
 	to, ok := m.Advised()
 	if !ok {
@@ -153,14 +153,14 @@ func moveSaving(m rightsize.Resource) money.Amount {
 	return to.SavingUSD.Or(0)
 }
 
-// bySaving returns the machines, the largest saving first.
+// bySaving returns the machines by saving, the largest first.
 func bySaving(all []rightsize.Resource) []rightsize.Resource {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b rightsize.Resource) int {
 		return cmp.Compare(moveSaving(b), moveSaving(a))
 	})
 }
 
-// verdictName is a verdict as people read it.
+// verdictName formats a verdict.
 func verdictName(v string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(v, "utilised", "utilized"), "-", " ")
 }

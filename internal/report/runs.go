@@ -42,7 +42,7 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 		}
 		hour := dollarsOf(hourOf(r))
 		if r.HourlyUSD == nil && r.Job != nil {
-			hour = "-" // no machine runs
+			hour = "-" // no machine is running
 		}
 		row := []string{
 			r.Name, r.State, machineOf(r), hour, dollarsOf(r.CostUSD),
@@ -90,11 +90,11 @@ func Runs(doc view.Runs, now time.Time) layout.Sheet {
 	return s
 }
 
-// progressHead heads the column of [sinceProgress].
+// progressHead is the heading of the column of [sinceProgress].
 const progressHead = "since progress"
 
-// sinceProgress returns the money and the time since the last progress as of the newest audit, empty where
-// the machine was not at work.
+// sinceProgress returns the dollars and time since the last progress as of the newest audit; empty
+// if the machine was not busy.
 func sinceProgress(p *view.SeenProgress) string {
 	if p == nil {
 		return ""
@@ -113,7 +113,7 @@ func machineOf(r view.Run) string {
 	return strings.TrimSpace(cmp.Or(out, r.Provider))
 }
 
-// hourOf returns what an hour of a run costs, to the nano-dollar.
+// hourOf returns the hourly cost of a run, to the nano-dollar.
 func hourOf(r view.Run) money.Dollars {
 	if r.HourlyUSD == nil {
 		return money.Dollars{}
@@ -218,7 +218,7 @@ func Status(doc view.Runs, now time.Time) layout.Sheet {
 	return s
 }
 
-// connectionsOf lists the connections that people have to machines.
+// connectionsOf lists people's connections to machines.
 func connectionsOf(hosts []view.RunHost, now time.Time) layout.Grid {
 	g := layout.Grid{Head: []string{"node", "connection", "from", "since"}}
 	for _, h := range hosts {
@@ -247,14 +247,13 @@ func nodeOf(e view.SessionEvent) string {
 	return strconv.Itoa(*e.Node)
 }
 
-// SessionLine is one event as `logs -f` prints it.
+// SessionLine formats an event for `logs -f`.
 func SessionLine(e view.SessionEvent) string {
 	return fmt.Sprintf("%s  %-6s  %-12s  %s", e.At.Format("15:04:05"), nodeOf(e),
 		plain.Line(e.Kind), plain.Line(e.Text))
 }
 
-// Adoption shows how a machine becomes a session. Reaching are the flags that reach its
-// account.
+// Adoption shows how a machine becomes a session. reaching are the flags that select its account.
 func Adoption(doc view.Adoption, reaching string) layout.Sheet {
 	id := doc.Resource[strings.LastIndexByte(doc.Resource, '/')+1:]
 	s := layout.Sheet{Verb: "session adopt", Coverage: doc.Notes}

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TestRunsShowConnections holds that a list of sessions says who is connected to those that
-// run, to which machine and since when, and nothing of those that are over.
+// TestRunsShowConnections checks that a list of sessions names the connections to running sessions,
+// with machine and start, and none to finished ones.
 func TestRunsShowConnections(t *testing.T) {
 	now := time.Date(2026, 11, 23, 18, 0, 0, 0, time.UTC)
 	by := []session.NodeConnection{

@@ -8,11 +8,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// State is a decision or a state in a message: it is colored where colors are on.
+// State is a decision or state in a message, colored if colors are on.
 type State string
 
-// Say writes what a command did, a line or a few, for a terminal of a width in columns; 0
-// is no terminal. Lines are broken at spaces, never within a word or a command.
+// Say writes a short message for a terminal of a width in columns; 0 for no terminal. Lines are
+// wrapped at spaces, never within a word or command.
 func Say(w io.Writer, width int, color bool, format string, args ...any) error {
 	p := layout.NewPaint(color)
 	for i, arg := range args {
@@ -43,8 +43,8 @@ func Say(w io.Writer, width int, color bool, format string, args ...any) error {
 	return err
 }
 
-// YAML writes a YAML document for a terminal of a width in columns; 0 is no terminal. Long
-// lines go on in the next, indented, which means the same.
+// YAML writes a YAML document for a terminal of a width in columns; 0 for no terminal. Long lines
+// continue indented, which is equivalent.
 func YAML(w io.Writer, width int, text string) error {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -63,5 +63,5 @@ func YAML(w io.Writer, width int, text string) error {
 	return err
 }
 
-// indentOfRest is how far the lines after the first of a message are indented.
+// indentOfRest is the indentation of continuation lines.
 const indentOfRest = 2

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSayWrapsAndColors(t *testing.T) {
+func TestSayWrapsAndColorsText(t *testing.T) {
 	var b strings.Builder
 	if err := Say(&b, 20, true, "%s is %s until Thursday evening", "4f1c\x1b[2J", State("denied")); err != nil {
 		t.Fatal(err)

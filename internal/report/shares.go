@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Shares shows what each workload of shared machines costs.
+// Shares shows the cost of each workload on shared machines.
 func Shares(d view.Shares) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "costs shares", Title: plain.Count(len(d.Machines), "machine") + " divided among workloads",
@@ -70,7 +70,7 @@ func Shares(d view.Shares) layout.Sheet {
 
 const unallocated = "unallocated"
 
-// called is the name of a group; those without a label have none.
+// called formats the name of a group; workloads without a label have none.
 func called(workload string) string {
 	if workload == "" {
 		return "unspecified"
@@ -78,7 +78,7 @@ func called(workload string) string {
 	return workload
 }
 
-// allocatedMachines lists the workloads of machines by a file.
+// allocatedMachines lists the workloads of machines from a file.
 func allocatedMachines(d view.Shares) layout.Grid {
 	g := layout.Grid{
 		Head:  []string{"machine", "workload", "cost", "used", "idle", "unmeasured"},
@@ -95,7 +95,7 @@ func allocatedMachines(d view.Shares) layout.Grid {
 	return g
 }
 
-// tenancy shows what a metrics server told of the workloads.
+// tenancy shows the workloads reported by a metrics server.
 func tenancy(s *layout.Sheet, d view.Shares) {
 	var total, free, unknown, idle, unmeasured money.Amount
 	machines := layout.Grid{
@@ -147,7 +147,7 @@ func tenancy(s *layout.Sheet, d view.Shares) {
 	}
 }
 
-// SharesCSV writes the workloads of each machine as rows.
+// SharesCSV writes a row per workload and machine.
 func SharesCSV(w io.Writer, d view.Shares) error {
 	return layout.WriteCSV(w, "shares", func(yield func([]string) bool) {
 		if !yield([]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// strategyNames are the strategies and rules of planners as people read them.
+// strategyNames are the display names of planners' strategies and rules.
 var strategyNames = map[string]string{
 	spot.Greedy: "spot whenever available", spot.UniformProgress: "uniform progress", spot.Bound: "perfect foresight",
 	spot.Young: "Young's formula", spot.Daly: "Daly's formula", spot.BestFixed: "best fixed interval",
@@ -37,7 +37,7 @@ func placementFigure(p *spot.Placements) layout.Figure {
 	return f
 }
 
-// Spot shows what each strategy saves.
+// Spot shows the saving of each strategy.
 func Spot(r spot.Report) layout.Sheet {
 	s := layout.Sheet{
 		Verb: "plan spot", Picture: spotPicture(r),
@@ -98,7 +98,7 @@ func Spot(r spot.Report) layout.Sheet {
 	return s
 }
 
-// spotTitle reports whether to use spot.
+// spotTitle states whether to use spot.
 func spotTitle(r spot.Report, x spot.Result) string {
 	switch {
 	case x.Saving <= 0:
@@ -119,7 +119,7 @@ func sortedStrategies(all []spot.Result) []spot.Result {
 	})
 }
 
-// spotZones is the table of savings by zone, the best zone for curfew first.
+// spotZones lists savings by zone, the best zone for curfew first.
 func spotZones(r spot.Report) layout.Grid {
 	g := layout.Grid{Title: "Saving by zone", Head: []string{"zone", "spot available"}, Right: []bool{false, true}}
 	saving := func(z spot.ZoneReport) float64 {
@@ -168,7 +168,7 @@ func spotPicture(r spot.Report) string {
 	return c.SVG()
 }
 
-// casePicture draws where one case ran, and when spot was available.
+// casePicture draws where one run took place, and when spot was available.
 func casePicture(t spot.Timeline) string {
 	c := chart.Lanes{
 		Title: "One case in " + t.Zone, Axis: chart.Axis{
@@ -193,7 +193,7 @@ func casePicture(t spot.Timeline) string {
 	return c.SVG()
 }
 
-// stretches joins equal neighbors into blocks; step is the width of one.
+// stretches merges equal neighbors into blocks; step is the width of one.
 func stretches[T comparable](all []T, step float64, color func(T) (chart.Color, bool)) []chart.Block {
 	var out []chart.Block
 	for from := 0; from < len(all); {
@@ -209,7 +209,7 @@ func stretches[T comparable](all []T, step float64, color func(T) (chart.Color, 
 	return out
 }
 
-// Checkpoint shows what each rule for the interval keeps.
+// Checkpoint shows the efficiency of each checkpoint interval rule.
 func Checkpoint(r spot.CheckpointReport) layout.Sheet {
 	s := layout.Sheet{Verb: "plan checkpoint", Picture: checkpointPicture(r),
 		Caption: "The line is what each fixed interval keeps. Shorter intervals spend more time on writes; longer " +
@@ -241,7 +241,7 @@ func Checkpoint(r spot.CheckpointReport) layout.Sheet {
 	return s
 }
 
-// byAge is the table of intervals by the age of a run.
+// byAge lists intervals by the age of a run.
 func byAge(all []spot.AgedInterval) layout.Grid {
 	g := layout.Grid{
 		Title: "curfew's interval by age of the run", Head: []string{"age of the run", "interval"},
@@ -253,7 +253,7 @@ func byAge(all []spot.AgedInterval) layout.Grid {
 	return g
 }
 
-// checkpointPicture draws what every fixed interval keeps, with the rules as points and
+// checkpointPicture draws the efficiency of every fixed interval, with the rules as points and
 // curfew, whose interval varies, as a limit.
 func checkpointPicture(r spot.CheckpointReport) string {
 	fixed := chart.Series{Name: "fixed interval", Color: chart.Gray}
@@ -280,7 +280,7 @@ func checkpointPicture(r spot.CheckpointReport) string {
 	return c.SVG()
 }
 
-// secondsText prints seconds as a duration.
+// secondsText formats seconds as a duration.
 func secondsText(seconds float64) string {
 	return strings.TrimSpace(plain.Duration(time.Duration(seconds * float64(time.Second)).Round(time.Second)))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/layout"
 )
 
-// TCO shows whether a saving repays the work that it takes.
+// TCO shows whether a saving repays the work it requires.
 func TCO(r tco.Report) layout.Sheet {
 	when := "never"
 	if r.BreakEvenMonths != nil {

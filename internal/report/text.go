@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// share is part's share of the whole, at most 1 and 0 where either is not known.
+// share returns part/whole, at most 1; 0 if either is unknown.
 func share(part, whole money.Dollars) float64 {
 	p, okP := part.Get()
 	w, okW := whole.Get()
@@ -22,7 +22,7 @@ func share(part, whole money.Dollars) float64 {
 	return min(1, money.Ratio(p, w))
 }
 
-// hourly prints what a month's amount is an hour: "$41.20/h".
+// hourly formats a monthly amount per hour: "$41.20/h".
 func hourly(d money.Dollars) string {
 	a, ok := d.Get()
 	if !ok {
@@ -35,7 +35,7 @@ func hourly(d money.Dollars) string {
 	return money.Known(h).String() + "/h"
 }
 
-// monthly is an amount with its period: "$12,311 a month".
+// monthly formats an amount with its period: "$12,311 a month".
 func monthly(d money.Dollars) string {
 	if !d.Known() {
 		return "unknown"
@@ -43,11 +43,10 @@ func monthly(d money.Dollars) string {
 	return d.String() + " a month"
 }
 
-// saves prints what a finding saves a month.
+// saves formats the monthly saving of a finding.
 func saves(f *view.Finding) string { return saving(f.MonthlySavingsUSD, f.SavingsUpperBoundUSD) }
 
-// saving prints a saving for a table: "$2,190", "≤ $640" where only a bound is known, "?"
-// where not even that.
+// saving formats a saving for a table: "$2,190", "≤ $640" if only a bound is known, "?" otherwise.
 func saving(known, bound money.Dollars) string {
 	switch {
 	case known.Known():
@@ -58,12 +57,11 @@ func saving(known, bound money.Dollars) string {
 	return "?"
 }
 
-// allSteps asks beyond for the findings of every step.
+// allSteps selects the findings of every step in beyond.
 const allSteps = -1
 
-// bounds returns what findings of a step whose saving is not known may save at
-// most, and how many of them have no bound either. What is first to be measured
-// promises nothing and is left out.
+// bounds returns the upper bound of the unknown savings of a step, and the number of findings
+// without a bound. Findings of the measuring step promise no saving and are excluded.
 func (d *audit) bounds(step int) (most money.Amount, open int) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
@@ -81,8 +79,8 @@ func (d *audit) bounds(step int) (most money.Amount, open int) {
 	return most, open
 }
 
-// beyond returns the possible savings of a step on top of the known ones: "perhaps $640 more; 1 not
-// estimated". It is empty when nothing may.
+// beyond describes the possible savings of a step beyond the known ones: "perhaps $640 more; 1 not
+// estimated". It is empty if there are none.
 func (d *audit) beyond(step int) string {
 	most, open := d.bounds(step)
 	var more, unknown string
@@ -95,7 +93,7 @@ func (d *audit) beyond(step int) string {
 	return layout.Joined("; ", more, unknown)
 }
 
-// thing names a resource for people: its type, its name or id, its region.
+// thing formats a resource: its type, its name or ID, its region.
 func thing(r *view.Resource) string {
 	parts := []string{r.Type, r.ID}
 	if r.Name != "" && r.Name != r.ID {
@@ -104,7 +102,7 @@ func thing(r *view.Resource) string {
 	return plain.Line(strings.Join(append(parts, r.Region), " "))
 }
 
-// owner names who answers for a resource: "vision/ana".
+// owner formats the owner of a resource: "vision/ana".
 func owner(r *view.Resource) string {
 	who := plain.Line(cmp.Or(r.Owner.User, r.Owner.Project))
 	team := plain.Line(r.Owner.Team)
@@ -123,7 +121,7 @@ func short(id string, n int) string {
 	return id[:min(n, len(id))]
 }
 
-// again is the command that shows this audit in another form.
+// again returns the command that shows this audit in another form.
 func (d *audit) again() string {
 	if d.o.Again != "" {
 		return d.o.Again
@@ -131,10 +129,10 @@ func (d *audit) again() string {
 	return d.rescan()
 }
 
-// rescan is the command that reads the account again.
+// rescan returns the command that scans the account again.
 func (d *audit) rescan() string { return d.command("scan") }
 
-// command is a command on the cloud of the audit.
+// command returns a command for the cloud of the audit.
 func (d *audit) command(name string) string {
 	if d.Cloud == "sim" {
 		name += " --demo"

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Units shows what units cost.
+// Units shows unit costs.
 func Units(doc view.Units) layout.Sheet {
 	s := layout.Sheet{Verb: "costs units"}
 	var titles []string
@@ -59,7 +59,7 @@ func Units(doc view.Units) layout.Sheet {
 	return s
 }
 
-// unitName returns the name of a unit: "prediction", "1,000,000 tokens".
+// unitName formats the name of a unit: "prediction", "1,000,000 tokens".
 func unitName(d view.UnitCosts) string {
 	if d.Per > 1 {
 		return plain.Count(d.Per, d.Unit)
@@ -67,7 +67,7 @@ func unitName(d view.UnitCosts) string {
 	return d.Unit
 }
 
-// unitRow is a row of the table.
+// unitRow returns a row of the table.
 func unitRow(d view.UnitCosts, period string, c costs.UnitCost) []string {
 	cost, each, target, change := "unknown", c.Reason, "", ""
 	if c.Amount != nil {
@@ -97,7 +97,7 @@ func unitRow(d view.UnitCosts, period string, c costs.UnitCost) []string {
 	}
 }
 
-// unitPeriods is the layout of the periods: hours where the rows of a unit are of hours.
+// unitPeriods returns the layout of periods: hours if the rows of a unit are hourly.
 func unitPeriods(d view.UnitCosts) string {
 	for _, c := range d.Rows {
 		if !c.Period.Equal(c.Period.Truncate(24 * time.Hour)) {
@@ -107,15 +107,14 @@ func unitPeriods(d view.UnitCosts) string {
 	return time.DateOnly
 }
 
-// unitsPicture draws what a unit cost in each period, by basis, over all keys, and the
-// target.
+// unitsPicture draws the unit cost in each period, by basis, over all keys, and the target.
 func unitsPicture(d view.UnitCosts) string {
 	var times []time.Time
 	order := []costs.CountBasis{costs.AllocatedBasis, costs.UsedBasis, costs.IdleBasis}
 	type sum struct{ dollars, made float64 }
 	byBasis := map[costs.CountBasis][]sum{}
 	for i, c := range d.Rows {
-		if i == 0 || !c.Period.Equal(d.Rows[i-1].Period) { // rows are in order of time
+		if i == 0 || !c.Period.Equal(d.Rows[i-1].Period) { // rows are in time order
 			times = append(times, c.Period)
 			for _, b := range order {
 				byBasis[b] = append(byBasis[b], sum{})
@@ -151,7 +150,7 @@ func unitsPicture(d view.UnitCosts) string {
 	return picture.SVG()
 }
 
-// unitDollars prints dollars of one unit.
+// unitDollars formats dollars per unit.
 func unitDollars(v float64) string {
 	if v == 0 {
 		return "$0"

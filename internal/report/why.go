@@ -11,10 +11,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// whyRows bounds the rows of a figure that a table prints; JSON has all.
+// whyRows bounds the rows printed for a figure; JSON has all.
 const whyRows = 20
 
-// Why shows what a figure of an audit is made of, or the list of figures.
+// Why explains a figure of an audit, or lists the figures.
 func Why(d view.Why) layout.Sheet {
 	s := layout.Sheet{Verb: "why", Scope: []string{plain.Time(d.At)}}
 	if d.Cloud != "" {
@@ -49,7 +49,7 @@ func Why(d view.Why) layout.Sheet {
 	return s
 }
 
-// dated is the date of the prices of a source, from the oldest to the newest.
+// dated formats the price dates of a source, from the oldest to the newest.
 func dated(p view.PriceSource) string {
 	switch {
 	case p.From == "":
@@ -60,7 +60,7 @@ func dated(p view.PriceSource) string {
 	return ", " + p.From + " to " + p.To
 }
 
-// whyTable lists the terms of a figure, those beyond [whyRows] as one. Only meters have quantities
+// whyTable lists the terms of a figure, merging those beyond [whyRows]. Only meters have quantities
 // and prices.
 func whyTable(d view.Why) layout.Grid {
 	g := layout.Grid{Title: "adds up from", Head: []string{"amount", "what"}, Right: []bool{true}}

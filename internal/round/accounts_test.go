@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action/actiontest"
 )
 
-// TestFailingLadderDoesNotStopOtherAccounts: each account is acted on by itself, and what failed
-// is told of all of them.
+// TestFailingLadderDoesNotStopOtherAccounts checks that each account is acted on by itself, and
+// what failed is told of all of them.
 func TestFailingLadderDoesNotStopOtherAccounts(t *testing.T) {
 	errRead := errors.New("the disk is full")
 	acts := func(ctx context.Context, cancel func(account string)) (*Result, []string, error) {

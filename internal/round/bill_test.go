@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestBillUnusedCapacityIsIdle holds that what a bill itself says was unused is idle, and
-// that only the rest of its compute is divided as the machines are.
+// TestBillUnusedCapacityIsIdle checks that what a bill itself says was unused is idle, and that
+// only the rest of its compute is divided as the machines are.
 func TestBillUnusedCapacityIsIdle(t *testing.T) {
 	day := time.Date(2026, 10, 7, 0, 0, 0, 0, time.UTC)
 	usage := func(capacity, commitment string, billed, effective money.Amount) bill.Row {

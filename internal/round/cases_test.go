@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestCaseLookBackCoversPolicies: a condition over thirty hours is true after thirty
+// TestCaseLookBackCoversPolicies checks that a condition over thirty hours is true after thirty
 // hours of rest, and not before.
 func TestCaseLookBackCoversPolicies(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    when: "+

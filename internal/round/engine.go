@@ -309,7 +309,7 @@ func (e *Engine) decide(r *Result, woken []*subject, now time.Time) error {
 // since is read again with the samples of the look-back, which is longer.
 const recordEvery = time.Hour
 
-// keepProgress notes the record of progress of a machine that works.
+// keepProgress updates the progress record of a working machine.
 func (e *Engine) keepProgress(r *Result, s *subject, now time.Time) {
 	p := s.tracker.Progress()
 	if p.From.IsZero() {

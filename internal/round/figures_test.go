@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestIncrementalEngineFigures: an engine that makes many rounds tells of the GPUs
-// what one tells that has read nothing before, and wakes when a figure may change.
+// TestIncrementalEngineFigures checks that an engine that makes many rounds tells of the GPUs what
+// one tells that has read nothing before, and wakes when a figure may change.
 func TestIncrementalEngineFigures(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

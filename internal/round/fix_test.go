@@ -71,8 +71,8 @@ func TestFixOfGangMember(t *testing.T) {
 	}
 }
 
-// TestFixWarnsAgainAfterFindingWasGone: the machine worked between the warning and
-// the end of its grace, so that the owner is warned again.
+// TestFixWarnsAgainAfterFindingWasGone checks that the machine worked between the warning and the
+// end of its grace, so that the owner is warned again.
 func TestFixWarnsAgainAfterFindingWasGone(t *testing.T) {
 	f := newFleet(1)
 	id := f.idleFinding(t)

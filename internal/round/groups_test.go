@@ -24,8 +24,8 @@ policies:
     mode: enforce
 `
 
-// TestGroupProposalsUseMemberVerdicts: a group of which any machine may end is as busy as the
-// busiest of them, and costs as much as the most expensive that may end.
+// TestGroupProposalsUseMemberVerdicts checks that a group of which any machine may end is as busy
+// as the busiest of them, and costs as much as the most expensive that may end.
 func TestGroupProposalsUseMemberVerdicts(t *testing.T) {
 	set, err := policy.Parse("groups.yaml", []byte(groupPolicies))
 	if err != nil {

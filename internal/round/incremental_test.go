@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestIncrementalEngineMatchesFreshOne: an engine that keeps what it knows from
-// one round to the next, and reads only what is new, proposes in every round what one
-// proposes that reads everything.
+// TestIncrementalEngineMatchesFreshOne checks that an engine that keeps what it knows from one
+// round to the next, and reads only what is new, proposes in every round what one proposes that
+// reads everything.
 func TestIncrementalEngineMatchesFreshOne(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte(`
 apiVersion: curfew.policy/v1

@@ -29,9 +29,9 @@ func (l *changingLister) List(context.Context, Query) (*Observation, error) {
 	}, nil
 }
 
-// TestEngineTracksListing: whatever comes, goes, changes or stands twice in a list, the
-// engine knows each resource of the newest list as it is there, its gang, and no other; and
-// an account counts its own machines alone.
+// TestEngineTracksListing checks that whatever comes, goes, changes or stands twice in a list, the
+// engine knows each resource of the newest list as it is there, its gang, and no other; and an
+// account counts its own machines alone.
 func TestEngineTracksListing(t *testing.T) {
 	set, err := policy.Parse("p.yaml", []byte("apiVersion: curfew.policy/v1\npolicies:\n  - name: p\n    select: "+
 		"{kind: instance, lifetime: ephemeral}\n    when: resource.age > duration(\"1h\")\n    then: [{do: notify}]\n"))
@@ -132,8 +132,9 @@ func (c combinedSource) Measure(_ context.Context, resources []*inventory.Resour
 	return usage.MeasureResult{}, nil
 }
 
-// TestAggregatedWindowNeedsAggregatedSource: a window stands for all GPUs of a machine where the source that
-// speaks for them says so, and not because one of the host's signals comes from it.
+// TestAggregatedWindowNeedsAggregatedSource checks that a window stands for all GPUs of a machine
+// where the source that speaks for them says so, and not because one of the host's signals comes
+// from it.
 func TestAggregatedWindowNeedsAggregatedSource(t *testing.T) {
 	host, gpu := []usage.Signal{usage.CPUUtil}, []usage.Signal{usage.GPUUtil}
 	for name, tc := range map[string]struct {

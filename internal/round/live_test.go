@@ -211,8 +211,8 @@ func TestJudgesGangAsAWhole(t *testing.T) {
 	}
 }
 
-// TestGrowingGangIsJudgedAgain: a second call is made only when the machines that came meanwhile
-// rest as well.
+// TestGrowingGangIsJudgedAgain checks that a second call is made only when the machines that came
+// meanwhile rest as well.
 func TestGrowingGangIsJudgedAgain(t *testing.T) {
 	f := newFleet(3)
 	for _, r := range f.machines {
@@ -297,7 +297,8 @@ func (s *failingStore) Keeps(ctx context.Context, at time.Time) ([]action.Keep, 
 	return s.Store.Keeps(ctx, at)
 }
 
-// TestErrorKeepsEarlierResults: what was done before a pass broke off is in it.
+// TestErrorKeepsEarlierResults checks that the result of an aborted pass contains what was done
+// before.
 func TestErrorKeepsEarlierResults(t *testing.T) {
 	f := newFleet(1)
 	f.store = &failingStore{Store: actiontest.NewStore()}
@@ -314,8 +315,8 @@ func TestErrorKeepsEarlierResults(t *testing.T) {
 	t.Fatal("the store did not break")
 }
 
-// TestWorkBetweenPassesRestartsWarning: a machine that was warned, worked, and rests again when the
-// next pass comes, is warned about again; so are those of a run of which one worked.
+// TestWorkBetweenPassesRestartsWarning checks that a machine that was warned, worked, and rests
+// again when the next pass comes, is warned about again; so are those of a run of which one worked.
 func TestWorkBetweenPassesRestartsWarning(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -362,9 +363,8 @@ func TestWorkBetweenPassesRestartsWarning(t *testing.T) {
 	}
 }
 
-// TestRereadsNewestMinute: an engine that makes several rounds takes the newest
-// minute of a round once more in the next, when it is whole, and then says what an engine
-// says that has seen nothing before.
+// TestRereadsNewestMinute checks that in its next round an engine rereads the newest minute, which
+// may have been incomplete, and then has the same result as a new engine.
 func TestRereadsNewestMinute(t *testing.T) {
 	f := newFleet(1)
 	first := f.clock.Wall

@@ -31,8 +31,8 @@ func (p *posts) Post(context.Context, ledger.Seen) error {
 	return nil
 }
 
-// TestRejectsChargesAheadOfProviderClock: the state may have no other clock than the
-// one that is wrong, from its first reading on; the provider has one of its own.
+// TestRejectsChargesAheadOfProviderClock checks that the state may have no other clock than the one
+// that is wrong, from its first reading on; the provider has one of its own.
 func TestRejectsChargesAheadOfProviderClock(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

@@ -290,8 +290,8 @@ func TestFailedListingIsAnError(t *testing.T) {
 	}
 }
 
-// TestTotalsAddUp: the categories, the owners and the charges are the same dollars,
-// and waste and savings never exceed them.
+// TestTotalsAddUp checks that the categories, the owners and the charges are the same dollars, and
+// waste and savings never exceed them.
 func TestTotalsAddUp(t *testing.T) {
 	base := setting(t, Observation{})
 	types := []string{"g6.2xlarge", "p4d.24xlarge", "m5.xlarge", "t3.large", "unknown.large"}

@@ -151,7 +151,7 @@ func newParade(t *testing.T, book *price.Book, tags map[string]string, does *act
 	return p
 }
 
-// instantCloud do at once what they are asked.
+// instantCloud carries out calls immediately.
 type instantCloud map[string]policy.Verb
 
 func (h instantCloud) Plan(_ context.Context, _ *inventory.Resource, do policy.Do) ([]action.Step, error) {
@@ -181,9 +181,8 @@ func (acceptingNotifier) Notify(_ context.Context, to string, _ action.Message) 
 	return "test:" + to, nil
 }
 
-// TestShippedPoliciesAct: every shipped policy about machines acts on every accelerated
-// type of the price book, with the least tags, and on a one-time spot machine, which it
-// terminates.
+// TestShippedPoliciesAct checks that every shipped policy about machines acts on every accelerated
+// type of the price book, with the least tags, and on a one-time spot machine, which it terminates.
 func TestShippedPoliciesAct(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

@@ -35,9 +35,8 @@ func audit(t testing.TB, seed uint64, now time.Time) (*round.Result, *sim.Cloud)
 	return a, cloud
 }
 
-// TestSimulatedAccount holds the rules against what was planted in the simulated
-// account, whatever the seed, the weekday and the hour: every piece of waste is
-// found and honest work never is.
+// TestSimulatedAccount compares the rules with what was planted in the simulated account, whatever
+// the seed, the weekday and the hour: every piece of waste is found and honest work never is.
 func TestSimulatedAccount(t *testing.T) {
 	start := time.Date(2026, 11, 16, 3, 0, 0, 0, time.UTC) // a Monday
 	for seed := uint64(1); seed <= 3; seed++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// series is the points of one meter from one source, in order of time.
+// series is the points of one meter from one source, in time order.
 type series struct {
 	gpu    string
 	signal usage.Signal
@@ -25,7 +25,7 @@ type point struct {
 }
 
 // sampleBuffer buffers the points of a source, because sources deliver them meter by meter and the
-// tracker needs them in order of time.
+// tracker needs them in time order.
 type sampleBuffer struct {
 	choice    *sourceChoice
 	opened    usage.SourceInfo
@@ -52,8 +52,8 @@ func (h *sampleBuffer) Add(gpu string, s usage.Signal, p usage.Point) bool {
 	return true
 }
 
-// replaySamples adds the samples of an audit to the tracker in order of time, and judges the
-// machine at each sample and at each later change up to now.
+// replaySamples adds the samples of an audit to the tracker in time order, and judges the machine
+// at each sample and at each later change up to now.
 func (s *subject) replaySamples(all []*series, now time.Time) {
 	if len(all) == 0 {
 		return

@@ -62,9 +62,9 @@ func (s timetable) Measure(_ context.Context, resources []*inventory.Resource, i
 	return usage.MeasureResult{}, nil
 }
 
-// TestWasteOfIdleMachines holds the waste of an audit against adding up, hour by
-// hour, what machines cost whose GPU did nothing in that hour; of machines of a gang, when
-// none of them did anything.
+// TestWasteOfIdleMachines compares the waste of an audit with adding up, hour by hour, what
+// machines cost whose GPU did nothing in that hour; of machines of a gang, when none of them did
+// anything.
 func TestWasteOfIdleMachines(t *testing.T) {
 	base := setting(t, Observation{})
 	const hours = 14 * 24
@@ -124,8 +124,8 @@ func TestWasteOfIdleMachines(t *testing.T) {
 	})
 }
 
-// TestCostsMatchAudit: an audit and the ledger agree on the audit's window if the account was
-// listed at its start.
+// TestCostsMatchAudit checks that an audit and the ledger agree on the audit's window if the
+// account was listed at its start.
 func TestCostsMatchAudit(t *testing.T) {
 	o := Observation{CommitmentsKnown: true}
 	table := timetable{hours: map[string][]float64{}}

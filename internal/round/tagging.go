@@ -22,8 +22,8 @@ type Tagging struct {
 	Required []string
 	// Tags maps tags to owners.
 	Tags inventory.TagMapping
-	// Declared are additional tags of resources by a person, besides Owners and Required; nil is
-	// none.
+	// Declared are additional tags of resources by a person, besides Owners and Required; nil if
+	// there is none.
 	Declared map[inventory.Ref]map[string]string
 	// Wanted reports whether a resource is included; nil includes all.
 	Wanted func(*inventory.Resource) bool

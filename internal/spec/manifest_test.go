@@ -175,8 +175,7 @@ func TestManifestForms(t *testing.T) {
 	}
 }
 
-// TestCountsEveryDocument holds that neither an empty document nor a redefined anchor
-// hides GPUs.
+// TestCountsEveryDocument checks that neither an empty document nor a redefined anchor hides GPUs.
 func TestCountsEveryDocument(t *testing.T) {
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {limits: {nvidia.com/gpu: " +
 		"%s}}}]}\n"
@@ -220,7 +219,7 @@ func TestManifestMistakes(t *testing.T) {
 	}
 }
 
-// TestManifestHash holds that an approval covers the whole file and not its formatting.
+// TestManifestHash checks that an approval covers the whole file and not its formatting.
 func TestManifestHash(t *testing.T) {
 	hash := func(src string) string {
 		t.Helper()

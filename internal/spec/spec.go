@@ -64,7 +64,7 @@ type Spec struct {
 	MaxCost money.Amount
 	// DiskGiB is the size of each machine's root disk; 0 for the configured one.
 	DiskGiB int64
-	// Checkpoint says how work is saved; nil if it is not saved.
+	// Checkpoint configures how work is saved; nil if it is not saved.
 	Checkpoint *Checkpoint
 	// Data are the inputs of the work.
 	Data []Dataset

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// actions stores the items and the audit log of the ladder. A lease, where there is one, has to be
-// held by every write that begins a round, moves an item or admits a call.
+// actions stores the items and the audit log of the ladder. If there is a lease, every write that
+// begins a round, moves an item or admits a call must hold it.
 type actions struct {
 	*database
 	lease *Lease
@@ -30,13 +30,13 @@ type clockRow struct {
 	Uptime time.Duration `db:"uptime"`
 }
 
-// Now returns the time of the state, which machines have in common on PostgreSQL.
+// Now returns the state's time, which all machines share on PostgreSQL.
 func (a actions) Now(ctx context.Context) (now time.Time, common bool, err error) {
 	now, err = charges{a.database}.Now(ctx)
 	return now, a.clock != "", err
 }
 
-// BeginRound records a round's clocks. Rounds are numbered from 1, without a gap.
+// BeginRound records a round's clocks. Rounds are numbered from 1 without gaps.
 func (a actions) BeginRound(ctx context.Context, account string, c action.Clock) (int64, *action.Clock, error) {
 	var last clockRow
 	if a.outer == nil {
@@ -100,7 +100,7 @@ type itemRow struct {
 	Version     int64                   `db:"version"`
 }
 
-// actionDoc is a policy.Do as it is kept.
+// actionDoc is the stored form of a policy.Do.
 type actionDoc struct {
 	Verb          policy.Verb `json:"verb"`
 	EvenIfBusy    bool        `json:"even_if_busy,omitempty"`
@@ -125,7 +125,7 @@ type actionDoc struct {
 
 var items = describe("items", itemRow{})
 
-// rowOf returns the row that an item becomes with its next version.
+// rowOf returns the row of an item's next version.
 func rowOf(it action.Item) (itemRow, error) {
 	it, err := it.Storable()
 	row := itemRow{
@@ -149,7 +149,7 @@ func rowOf(it action.Item) (itemRow, error) {
 	return row, err
 }
 
-// item returns the item that a row holds.
+// item converts a row to an item.
 func (r itemRow) item() action.Item {
 	it := action.Item{
 		ID: r.ID, Account: r.Account, Ref: inventory.Ref(r.refRow), Identity: r.Identity, Source: r.Source,
@@ -169,7 +169,7 @@ func (r itemRow) item() action.Item {
 	return it
 }
 
-// Items returns the account's open items, in the order of their ids.
+// Items returns the account's open items, sorted by ID.
 func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) ([]action.Item, error) {
 	f := &filter{dialect: &a.dialect}
 	f.and("account = ? AND is_open = 1", account)
@@ -177,7 +177,7 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 	if q.Refs != nil {
 		among(f, "resource_id", convert(q.Refs, func(r inventory.Ref) string { return r.ID }))
 	}
-	// The conditions of the parts are written as those of their indexes are.
+	// The conditions are written like those of the partial indexes.
 	query, args := items().query+f.where(), f.args
 	all := q.Refs == nil && q.Sources == nil
 	if q.UnderWay && !all {
@@ -194,13 +194,12 @@ func (a actions) Items(ctx context.Context, account string, q action.ItemQuery) 
 	if err := a.list(ctx, &rows, query+" ORDER BY id", args...); err != nil {
 		return nil, fmt.Errorf("read the open items of %s: %w", account, err)
 	}
-	// Resources of different kinds and regions may have one id.
+	// Resources of different kinds and regions may have the same ID.
 	out, selected := convert(rows, itemRow.item), q.Selects()
 	return slices.DeleteFunc(out, func(it action.Item) bool { return !selected(it) }), nil
 }
 
-// Item returns the item of an id, or the only one whose id begins so; ErrNotFound
-// where there is none, or more than one.
+// Item returns the item with an ID or a unique prefix of one; ErrNotFound otherwise.
 func (a actions) Item(ctx context.Context, id string) (action.Item, error) {
 	row, err := prefixed(ctx, a.database, items(), id, func(r itemRow) string { return r.ID }, action.ErrNotFound)
 	if err != nil {
@@ -239,7 +238,7 @@ func (a actions) save(ctx context.Context, it action.Item, entries []action.Entr
 	return saved, nil
 }
 
-// putItem writes an item and returns it as it is kept.
+// putItem writes an item and returns it as stored.
 func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	row, err := rowOf(it)
 	if err != nil {
@@ -252,9 +251,9 @@ func (t *tx) putItem(ctx context.Context, it action.Item) (action.Item, error) {
 	return row.item(), nil
 }
 
-// Admit writes the intents of a batch that the caps allow. The caps count the admissions of the
-// source in the account in the hour up to the batch's time, and later ones if another process's
-// clock is ahead.
+// Admit writes the intents of a batch that the caps allow. The caps count the source's admissions
+// in the account within an hour before the batch, and later ones if another process's clock is
+// ahead.
 func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	if err := b.Validate(); err != nil {
 		return nil, fmt.Errorf("admit actions of %s: %w", b.Source, err)
@@ -287,8 +286,8 @@ func (a actions) Admit(ctx context.Context, b action.Batch) ([]action.AdmissionR
 	return admitted, nil
 }
 
-// admit admits the part of a batch that the caps allow while nothing is frozen and no other batch
-// is on its way.
+// admit writes the allowed part of a batch, provided that nothing is frozen and no other batch is
+// in flight.
 func (t *tx) admit(ctx context.Context, b action.Batch) ([]action.AdmissionResult, error) {
 	var hour []money.Amount
 	query := "SELECT hourly FROM admissions WHERE account = ? AND source = ? AND at > ?"

@@ -51,7 +51,7 @@ func (r requestRow) request() approval.Request {
 	}
 }
 
-// PutRequest writes a request whose version is the one it was read with, and records it.
+// PutRequest writes a request if its version is unchanged, and records it.
 func (a approvals) PutRequest(ctx context.Context, r approval.Request, e approval.Event) (approval.Request, error) {
 	var kept approval.Request
 	err := a.transact(ctx, func(t *tx) (err error) {
@@ -64,7 +64,7 @@ func (a approvals) PutRequest(ctx context.Context, r approval.Request, e approva
 	return kept, nil
 }
 
-// putRequest writes a request and records who changed it.
+// putRequest writes a request and records the actor.
 func (t *tx) putRequest(ctx context.Context, r approval.Request, e approval.Event) (approval.Request, error) {
 	row := requestRow{
 		ID: r.ID, Kind: r.Kind, Subject: prose(r.Subject), PlanHash: r.PlanHash, Plan: r.Plan, Amount: r.Amount,
@@ -86,9 +86,9 @@ func (t *tx) putRequest(ctx context.Context, r approval.Request, e approval.Even
 	return row.request(), t.record(requestEntry(r, e))
 }
 
-// requestEntry is the entry of the audit log about a change of a request.
+// requestEntry returns the audit entry about a change of a request.
 func requestEntry(r approval.Request, e approval.Event) action.Entry {
-	what := string(r.State) // the names of the other events are those of the states
+	what := string(r.State) // the other events are named after their states
 	if r.State == approval.Pending {
 		what = action.EventAsked
 	}
@@ -99,8 +99,7 @@ func requestEntry(r approval.Request, e approval.Event) action.Entry {
 	return action.Entry{At: e.At, Actor: e.By, What: what, Because: r.Subject, Outcome: outcome}
 }
 
-// Request returns the request of an id, or the only one whose id begins so;
-// ErrNotFound where there is none, or more than one.
+// Request returns the request with an ID or a unique prefix of one; ErrNotFound otherwise.
 func (a approvals) Request(ctx context.Context, id string) (approval.Request, error) {
 	row, err := prefixed(ctx, a.database, requests(), id, func(r requestRow) string {
 		return r.ID
@@ -111,7 +110,7 @@ func (a approvals) Request(ctx context.Context, id string) (approval.Request, er
 	return row.request(), nil
 }
 
-// Requests returns those of a plan hash, or all when it is empty, newest first.
+// Requests returns the requests with a plan hash, or all if it is empty, newest first.
 func (a approvals) Requests(ctx context.Context, planHash string) ([]approval.Request, error) {
 	query, args := requests().query, []any(nil)
 	if planHash != "" {

@@ -16,8 +16,8 @@ import (
 // ErrTampered is returned if the audit log was changed after it was recorded.
 var ErrTampered = errors.New("the audit log was changed")
 
-// entryRow is an entry of the audit log. The hash of each covers its columns and the
-// hash of the one before, so that none can be changed, left out or put in between.
+// entryRow is an entry of the audit log. Its hash covers its columns and the previous hash, so that
+// no entry can be changed, removed or inserted.
 type entryRow struct {
 	ID       int64                   `db:"id"`
 	At       instant                 `db:"at"`
@@ -34,7 +34,7 @@ type entryRow struct {
 	Hash     string                  `db:"hash"`
 }
 
-// evidenceDoc is a usage.Evidence as it is kept.
+// evidenceDoc is the stored form of a usage.Evidence.
 type evidenceDoc struct {
 	Signal   string        `json:"signal"`
 	Value    string        `json:"value"`
@@ -65,9 +65,9 @@ func (t *tx) record(entries ...action.Entry) error {
 	return nil
 }
 
-// append writes the recorded entries. They are numbered from 1, without a gap, in the order of the
+// append writes the recorded entries. They are numbered from 1 without gaps in the order of
 // transactions, because the end of the log stays locked. It is the last lock that a transaction
-// takes, so that transactions do not wait for one another in a circle.
+// takes, which prevents deadlocks.
 func (t *tx) append(ctx context.Context) error {
 	if len(t.entries) == 0 && t.changed {
 		return t.exec(ctx, "UPDATE audit_head SET generation = generation + 1 WHERE id = 1")
@@ -99,8 +99,8 @@ func (t *tx) append(ctx context.Context) error {
 		head.Hash)
 }
 
-// chain returns the entry's hash: SHA-256 over a JSON array of the hash before it and
-// its columns in their order.
+// chain returns the entry's hash: SHA-256 over a JSON array of the previous hash and the entry's
+// columns in order.
 func (r entryRow) chain(before string) (string, error) {
 	text, err := json.Marshal([]any{before, r.ID, r.At.UnixMicro(), r.Account, r.Round, r.Actor, r.What,
 		r.Resource, r.Item, r.Verb, r.Because, r.Outcome, r.Evidence.of})
@@ -130,8 +130,8 @@ func (a actions) Record(ctx context.Context, entries ...action.Entry) error {
 	return attempted(err, "write the audit log")
 }
 
-// Entries visits the entries that match a query and were recorded before the call, oldest first;
-// with a limit, only the newest ones. It holds no connection while visit runs.
+// Entries visits the matching entries recorded before the call, oldest first; with a limit, only
+// the newest ones. It holds no connection while visit runs.
 func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.Entry) error) error {
 	var head headRow
 	if err := a.get(ctx, &head, headQuery); err != nil {
@@ -149,7 +149,7 @@ func (a actions) Entries(ctx context.Context, q action.Query, visit func(action.
 	return a.pages(ctx, after, head.Entry, where, args, func(r entryRow) error { return visit(r.entry()) })
 }
 
-// conditions returns the conditions of a query on entries, each after an AND.
+// conditions returns the conditions of a query on entries, each prefixed with AND.
 func conditions(q action.Query) (where string, args []any) {
 	and := func(condition string, values ...any) {
 		where, args = where+" AND "+condition, append(args, values...)
@@ -171,21 +171,21 @@ func conditions(q action.Query) (where string, args []any) {
 		}
 	}
 	if q.Resource != "" {
-		// LIKE minds case in one database only, and has signs of its own.
+		// LIKE is case-sensitive in only one of the databases and has wildcards.
 		and("REPLACE(resource, ?, '') <> resource", q.Resource)
 	}
 	return where, args
 }
 
-// leastPage and pageSize are how many entries are read at a time: few at first, for who wants
-// no more.
-const leastPage, pageSize = 64, 500
+// minPage and pageSize are the number of entries per read: few at first, for callers that stop
+// early.
+const minPage, pageSize = 64, 500
 
-// pages reads the entries in (after, last] that match, a page at a time.
+// pages reads the matching entries in (after, last] page by page.
 func (d *database) pages(ctx context.Context, after, last int64, where string, args []any,
 	visit func(entryRow) error) error {
 	query := audit().query + " WHERE id > ? AND id <= ?" + where + " ORDER BY id LIMIT ?"
-	for size := leastPage; ; size = min(2*size, pageSize) {
+	for size := minPage; ; size = min(2*size, pageSize) {
 		var rows []entryRow
 		if err := d.list(ctx, &rows, query, append(append([]any{after, last}, args...), size)...); err != nil {
 			return fmt.Errorf("read the audit log: %w", err)
@@ -202,20 +202,20 @@ func (d *database) pages(ctx context.Context, after, last int64, where string, a
 	}
 }
 
-// Errors of a log that does not hold a head: each is an [ErrTampered].
+// Errors of a log that does not match a head; each wraps [ErrTampered].
 var (
-	// ErrRebuilt is returned when no entry is left, from the first on, or that it is another log.
+	// ErrRebuilt is returned if all entries from the first on differ, or if it is another log.
 	ErrRebuilt = fmt.Errorf("%w: the chain was rebuilt from the first entry, or it is the log of another state",
 		ErrTampered)
 	// ErrTruncated is returned when the log ends before the head.
 	ErrTruncated = fmt.Errorf("%w: its end was cut off", ErrTampered)
-	// ErrRewritten is returned when the entry is another one.
+	// ErrRewritten is returned if the entry differs.
 	ErrRewritten = fmt.Errorf("%w: entries were changed and the chain after them was rebuilt", ErrTampered)
 )
 
-// VerifyAudit reads the whole audit log and returns its end, whose Entry is how many
-// entries it holds, or [ErrTampered] with the first that is not as it was recorded. A head
-// detects a log that was rewritten from an entry before it to its end.
+// VerifyAudit reads the whole audit log and returns its end, whose Entry is the number of entries,
+// or [ErrTampered] with the first entry that differs from the recorded one. A head also detects a
+// log rewritten from an earlier entry to its end.
 func (s *Store) VerifyAudit(ctx context.Context, heads ...action.Head) (action.Head, error) {
 	var head headRow
 	if err := s.db.get(ctx, &head, headQuery); err != nil {

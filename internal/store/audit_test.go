@@ -36,8 +36,8 @@ func TestAuditIsAppendOnly(t *testing.T) {
 	}
 }
 
-// TestVerifyAuditFindsChanges changes the log as the owner of the database could:
-// one change after another, each before those that were found already.
+// TestVerifyAuditFindsChanges modifies the log as the owner of the database could. Each change
+// precedes the ones already detected.
 func TestVerifyAuditFindsChanges(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestVerifyAuditFindsChanges(t *testing.T) {
 	}
 }
 
-// TestFindsAuditHead: a log whose chain holds in itself is held against a head from outside.
-func TestFindsAuditHead(t *testing.T) {
+// TestVerifiesAuditHead compares a log with an intact chain with a head stored elsewhere.
+func TestVerifiesAuditHead(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)

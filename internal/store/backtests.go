@@ -10,10 +10,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// BacktestState is how far a replay is.
+// BacktestState is the state of a replay.
 type BacktestState string
 
-// The states of replays: the first two are open.
+// The states of replays; the first two are open.
 const (
 	BacktestQueued   BacktestState = "queued"
 	BacktestRunning  BacktestState = "running"
@@ -25,7 +25,7 @@ const (
 // Open reports whether the replay has not ended.
 func (s BacktestState) Open() bool { return s == BacktestQueued || s == BacktestRunning }
 
-// Backtest is a replay that a caller of the service asked for.
+// Backtest is a replay that a caller of the service requested.
 type Backtest struct {
 	ID        string
 	CreatedBy string
@@ -33,15 +33,15 @@ type Backtest struct {
 	// Spec is the specification of the replay, opaque to the store.
 	Spec  string
 	State BacktestState
-	// Attempts counts how often it was begun: once more for each process that died while it
-	// ran. Fence is the number of the lease under which it was begun last.
+	// Attempts counts the starts: one more for each process that died during it. Fence is the
+	// number of the lease of the last start.
 	Attempts, Fence int64
-	// Progress is how much of it is done, in percent.
+	// Progress is in percent.
 	Progress int64
-	// Note is the reason for an end without a result, or a remark on the way.
+	// Note is the reason for an end without a result, or an intermediate remark.
 	Note               string
 	StartedAt, EndedAt time.Time
-	// Result is the document of a replay that is done.
+	// Result is the document of a completed replay.
 	Result string
 }
 
@@ -69,7 +69,7 @@ type backtestRow struct {
 
 var backtestTable = describe("backtests", backtestRow{})
 
-// backtestHeads are all columns but the result, which may be large.
+// backtestHeads selects all columns but the result, which may be large.
 const backtestHeads = "SELECT id, created_by, created_at, spec, state, attempts, fence, progress, note, started_at, " +
 	"ended_at, '' AS result FROM backtests"
 
@@ -81,14 +81,14 @@ func (r backtestRow) backtest() Backtest {
 	}
 }
 
-// Backtests are the replays of a state.
+// Backtests stores the replays.
 type Backtests struct{ db *database }
 
-// Backtests returns the replays that callers asked for.
+// Backtests returns the store of replays.
 func (s *Store) Backtests() Backtests { return Backtests{s.db} }
 
-// Create keeps a new replay and its entry, unless open replays have reached their number: then it
-// returns [ErrTooManyBacktests]. Of those that ended, the newest keep remain.
+// Create stores a new replay and its entry. If too many replays are open it returns
+// [ErrTooManyBacktests]. Of the ended replays, only the newest keep remain.
 func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e action.Entry) error {
 	err := exact(v.ID, v.Spec)
 	if err == nil && (v.ID == "" || v.CreatedAt.IsZero()) {
@@ -123,12 +123,12 @@ func (b Backtests) Create(ctx context.Context, v Backtest, open, keep int, e act
 	return attempted(err, "keep backtest %s", v.ID)
 }
 
-// List returns all replays without their results, the newest first.
+// List returns all replays without their results, newest first.
 func (b Backtests) List(ctx context.Context) ([]Backtest, error) {
 	return b.list(ctx, backtestHeads+" ORDER BY created_at DESC, id DESC")
 }
 
-// Open returns the replays that have not ended, without results, the oldest first.
+// Open returns the open replays without results, oldest first.
 func (b Backtests) Open(ctx context.Context) ([]Backtest, error) {
 	return b.list(ctx, backtestHeads+" WHERE state IN (?, ?) ORDER BY created_at, id", BacktestQueued, BacktestRunning)
 }
@@ -141,7 +141,7 @@ func (b Backtests) list(ctx context.Context, query string, args ...any) ([]Backt
 	return convert(rows, backtestRow.backtest), nil
 }
 
-// Get returns a replay with its result; [ErrNoBacktest] where there is none.
+// Get returns a replay with its result, or [ErrNoBacktest].
 func (b Backtests) Get(ctx context.Context, id string) (Backtest, error) {
 	var row backtestRow
 	err := b.db.get(ctx, &row, backtestTable().query+" WHERE id = ?", id)
@@ -154,7 +154,7 @@ func (b Backtests) Get(ctx context.Context, id string) (Backtest, error) {
 	return row.backtest(), nil
 }
 
-// Begin begins an open replay under a lease, once more where a process that ran it died.
+// Begin starts an open replay under a lease, again if its process died.
 func (b Backtests) Begin(ctx context.Context, id string, lease Lease, now time.Time, note string) error {
 	return b.change(ctx, id, "begin",
 		"UPDATE backtests SET state = ?, attempts = attempts + 1, fence = ?, progress = "+
@@ -162,16 +162,16 @@ func (b Backtests) Begin(ctx context.Context, id string, lease Lease, now time.T
 		BacktestRunning, lease.Fence, prose(note), at(now), id, BacktestQueued, BacktestRunning, lease.Fence)
 }
 
-// Advance writes how much of a replay is done; [ErrBacktestEnded] where it was canceled, or
-// another process runs it by now.
+// Advance writes the progress of a replay; [ErrBacktestEnded] if it was canceled or another process
+// runs it now.
 func (b Backtests) Advance(ctx context.Context, id string, lease Lease, percent int64) error {
 	return b.change(ctx, id, "go on with",
 		"UPDATE backtests SET progress = ? WHERE id = ? AND state = ? AND fence = ?",
 		percent, id, BacktestRunning, lease.Fence)
 }
 
-// Yield lets another process begin a replay again, such as where this one is told to end. It
-// does not count as an attempt.
+// Yield lets another process restart a replay, for example when this one shuts down. It does not
+// count as an attempt.
 func (b Backtests) Yield(ctx context.Context, id string, lease Lease, note string) error {
 	return b.change(ctx, id, "give back",
 		"UPDATE backtests SET state = ?, attempts = attempts - 1, progress = 0, note "+
@@ -179,8 +179,7 @@ func (b Backtests) Yield(ctx context.Context, id string, lease Lease, note strin
 		BacktestQueued, prose(note), id, BacktestRunning, lease.Fence)
 }
 
-// End ends a replay that runs under a lease with a state, why, and its result, and records
-// that.
+// End ends a replay that runs under a lease with a state, a note and its result, and records that.
 func (b Backtests) End(ctx context.Context, id string, lease Lease, state BacktestState, note, result string,
 	now time.Time, e action.Entry) error {
 	progress := 0
@@ -192,14 +191,14 @@ func (b Backtests) End(ctx context.Context, id string, lease Lease, state Backte
 		state, progress, progress, prose(note), result, at(now), id, BacktestRunning, lease.Fence, e)
 }
 
-// Cancel ends an open replay, and records that; [ErrBacktestEnded] where it has ended.
+// Cancel ends an open replay and records that; [ErrBacktestEnded] if it has ended.
 func (b Backtests) Cancel(ctx context.Context, id, note string, now time.Time, e action.Entry) error {
 	return b.change(ctx, id, "cancel",
 		"UPDATE backtests SET state = ?, note = ?, ended_at = ? WHERE id = ? AND state IN (?, ?)",
 		BacktestCanceled, prose(note), at(now), id, BacktestQueued, BacktestRunning, e)
 }
 
-// change runs a statement that changes one replay, and records entries among its arguments.
+// change runs a statement that changes one replay, and records the entries among its arguments.
 func (b Backtests) change(ctx context.Context, id, what, statement string, args ...any) error {
 	var entries []action.Entry
 	if e, ok := args[len(args)-1].(action.Entry); ok {
@@ -218,7 +217,7 @@ func (b Backtests) change(ctx context.Context, id, what, statement string, args 
 	return attempted(err, "%s backtest %s", what, id)
 }
 
-// Audited returns when the newest audit of a source of the service ended well; zero is never.
+// Audited returns the time of the last successful audit of a source of the service; zero if none.
 func (s *Store) Audited(ctx context.Context, source string) (time.Time, error) {
 	var last instant
 	err := s.db.get(ctx, &last, "SELECT at FROM audited WHERE source = ?", source)
@@ -231,7 +230,7 @@ func (s *Store) Audited(ctx context.Context, source string) (time.Time, error) {
 	return last.Time, nil
 }
 
-// PutAudited keeps when an audit of a source ended well.
+// PutAudited stores the time of a successful audit of a source.
 func (s *Store) PutAudited(ctx context.Context, source string, now time.Time) error {
 	err := s.db.transact(ctx, func(t *tx) error {
 		return t.exec(ctx,

@@ -16,13 +16,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestService: backtests and audits of the service behave alike on both databases.
+// TestService checks that backtests and audits of the service behave the same on both databases.
 func TestService(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			at := d.open(t)
 			t.Run("backtests", func(t *testing.T) { backtests(t, open(t, empty(t, at))) })
-			t.Run("findings", func(t *testing.T) { toldFindings(t, open(t, empty(t, at))) })
+			t.Run("findings", func(t *testing.T) { checkFindingEntries(t, open(t, empty(t, at))) })
 		})
 	}
 }
@@ -83,7 +83,8 @@ func backtests(t *testing.T, s *store.Store) {
 	}
 	ok("begin", b.Begin(ctx, "b0", first, morning, ""))
 	ok("advance", b.Advance(ctx, "b0", first, 40))
-	// Its process died, and another one begins it under a later lease: the first writes nothing more.
+	// Its process died, and another one starts it under a later lease: the first can no longer
+	// write.
 	ok("begin again", b.Begin(ctx, "b0", second, morning.Add(time.Hour), "run again"))
 	ended("begin under an earlier lease", b.Begin(ctx, "b0", first, morning, ""))
 	ended("advance by the first", b.Advance(ctx, "b0", first, 90))
@@ -116,7 +117,7 @@ func backtests(t *testing.T, s *store.Store) {
 	if _, err := b.Get(ctx, "b9"); !errors.Is(err, store.ErrNoBacktest) {
 		t.Errorf("an unknown one: %v", err)
 	}
-	// Of the ended ones two remain, and open ones stay.
+	// Two of the ended ones remain, and all open ones.
 	ok("a new one", create(5))
 	all, err := b.List(ctx)
 	var ids []string
@@ -129,7 +130,7 @@ func backtests(t *testing.T, s *store.Store) {
 	if err != nil || fmt.Sprint(ids) != "[b5 b3 b2 b1]" {
 		t.Errorf("after pruning: %v, %v", ids, err)
 	}
-	// Of several that begin it under one lease's number, one does.
+	// Of concurrent calls under one lease, one succeeds.
 	var won atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
@@ -157,9 +158,9 @@ func backtests(t *testing.T, s *store.Store) {
 	}
 }
 
-// toldFindings checks that the audit log has an entry for each new, changed and ended finding where
-// the pass records them, and never two.
-func toldFindings(t *testing.T, s *store.Store) {
+// checkFindingEntries checks that the audit log has exactly one entry for each new, changed and ended
+// finding if the pass records them.
+func checkFindingEntries(t *testing.T, s *store.Store) {
 	part := snapshot.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	look := func(minutes int, told bool, parts []snapshot.Part, gists map[string]string) []string {
 		t.Helper()
@@ -200,7 +201,7 @@ func toldFindings(t *testing.T, s *store.Store) {
 			true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"},
 			[]string{"finding-changed a" + ref + "a $15"},
 		},
-		{true, nil, map[string]string{"b": "$20"}, nil}, // not listed whole: nothing has ended
+		{true, nil, map[string]string{"b": "$20"}, nil}, // an incomplete listing ends nothing
 		{true, []snapshot.Part{part}, map[string]string{"b": "$20"}, []string{"finding-ended a" + ref + "a $15"}},
 		{
 			true, []snapshot.Part{part}, map[string]string{"a": "$15", "b": "$20"},
@@ -212,8 +213,7 @@ func toldFindings(t *testing.T, s *store.Store) {
 			t.Errorf("look %d (-want +got):\n%s", i, diff)
 		}
 	}
-	// A pass that looks at the machines while an audit goes on does not make the audit late;
-	// an earlier audit that ends later is.
+	// A pass during an audit does not make the audit late; a later end of an earlier audit does.
 	if err := s.Snapshots().Save(t.Context(), nil, snapshot.Observation{
 		Cloud: "aws", Account: "1", At: morning.Add(time.Hour), Parts: []snapshot.Part{part},
 	}); err != nil {

@@ -12,15 +12,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// ErrNoFile is returned when the state is in PostgreSQL, which has programs of its own for backups.
+// ErrNoFile is returned if the state is in PostgreSQL, which has its own backup tools.
 var ErrNoFile = errors.New("the state is in PostgreSQL, not in a file")
 
-// backupIn is how long writing a backup may take, which reads and writes the whole state.
-const backupIn = 6 * time.Hour
+// backupTimeout bounds the time to write a backup, which reads and writes the whole state.
+const backupTimeout = 6 * time.Hour
 
-// Backup writes the state to a new file, as it is at one moment, while other processes go on to
-// write it. Every page is read, and so checked, on the way. It returns the size of the file. A file
-// that exists is never replaced (fs.ErrExist), and an interrupted backup leaves none of that name.
+// Backup writes a consistent copy of the state to a new file, while other processes keep writing.
+// Every page is read and thus checked. It returns the size of the file. An existing file is never
+// replaced (fs.ErrExist), and an interrupted backup leaves no file of that name.
 func (s *Store) Backup(ctx context.Context, path string) (int64, error) {
 	if s.db.turns == nil {
 		return 0, ErrNoFile
@@ -47,12 +47,12 @@ func (db *database) backup(ctx context.Context, path string) (n int64, err error
 	if err := touch(fresh); err != nil {
 		return 0, err
 	}
-	from, err := sql.Open("sqlite", sqliteDSN(db.name, "deferred", patience))
+	from, err := sql.Open("sqlite", sqliteDSN(db.name, "deferred", retryTimeout))
 	if err != nil {
 		return 0, err
 	}
-	// It reads in one transaction, which holds no writer back, and writes through the same VFS.
-	bounded, end := context.WithTimeout(ctx, backupIn)
+	// It reads in one transaction, which blocks no writer, and writes through the same VFS.
+	bounded, end := context.WithTimeout(ctx, backupTimeout)
 	defer end()
 	_, err = from.ExecContext(bounded, "VACUUM INTO ?", fresh)
 	if err = errors.Join(err, from.Close()); err != nil {
@@ -62,7 +62,7 @@ func (db *database) backup(ctx context.Context, path string) (n int64, err error
 	if err != nil {
 		return 0, err
 	}
-	// Exclusive: not every file system that takes backups has the shared memory of the log.
+	// Exclusive, because some file systems for backups lack the shared memory of the log.
 	if err := errors.Join(raw.exec("PRAGMA locking_mode = exclusive; PRAGMA journal_mode = wal"),
 		raw.close()); err != nil {
 		return 0, err

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// logged writes entries of the audit log until it is stopped, and counts those that are committed.
+// logged writes audit entries until it is stopped, and counts the committed ones.
 func logged(t *testing.T, s *store.Store, written *atomic.Int64) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +35,8 @@ func logged(t *testing.T, s *store.Store, written *atomic.Int64) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// A backup holds all that was committed before it began, and is a whole state of one moment.
+// TestBackupWhileOthersWrite checks that a backup is consistent and holds everything committed
+// before it began.
 func TestBackupWhileOthersWrite(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, store.Options{Dir: filepath.Join(dir, "state")})
@@ -92,8 +93,9 @@ func TestInterruptedBackupLeavesNoFile(t *testing.T) {
 	}
 }
 
-// A state with one flipped bit gives no backup, wherever the bit is: older backups stay the newest.
-func TestDamagedStateGivesNoBackup(t *testing.T) {
+// TestRefusesBackupOfDamagedState checks that one flipped bit anywhere prevents a backup, so that
+// older backups stay the newest.
+func TestRefusesBackupOfDamagedState(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, store.Options{Dir: dir})
 	for range 300 {
@@ -103,7 +105,7 @@ func TestDamagedStateGivesNoBackup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(); err != nil { // the log is copied to the file
+	if err := s.Close(); err != nil { // merges the log into the file
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, store.FileName)
@@ -125,7 +127,7 @@ func TestDamagedStateGivesNoBackup(t *testing.T) {
 	}
 }
 
-func TestBackupOfPostgreSQLIsRefused(t *testing.T) {
+func TestRefusesBackupOfPostgreSQL(t *testing.T) {
 	s := open(t, store.Options{URL: postgres.Start(t)})
 	if _, err := s.Backup(t.Context(), filepath.Join(t.TempDir(), "backup")); !errors.Is(err, store.ErrNoFile) {
 		t.Errorf("it returns %v", err)

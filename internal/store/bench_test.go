@@ -21,7 +21,7 @@ const (
 	benchSource  = "idle-gpu-machines"
 )
 
-// acting returns an item with an intent, of a size that is usual.
+// acting returns an item with an intent, of typical size.
 func acting(id string) action.Item {
 	return action.Item{
 		ID: id, Account: benchAccount, Source: benchSource, Phase: action.Acting, FirstAt: noon, WarnedAt: noon,
@@ -49,8 +49,7 @@ func benchEntry(it action.Item) action.Entry {
 	}
 }
 
-// stocked returns a SQLite state with a fleet of open items and an entry for each, and
-// the items.
+// stocked returns a SQLite state with a fleet of open items, each with an entry, and the items.
 func stocked(b *testing.B) (*store.Store, []action.Item) {
 	s := open(b, store.Options{Dir: b.TempDir()})
 	all := action.Batch{
@@ -84,7 +83,7 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkAdmit admits ten new items at a time, each batch in an hour of its own.
+// BenchmarkAdmit admits ten new items at a time, each batch in a separate hour.
 func BenchmarkAdmit(b *testing.B) {
 	s, _ := stocked(b)
 	for i := 0; b.Loop(); i++ {
@@ -114,7 +113,7 @@ func BenchmarkItems(b *testing.B) {
 }
 
 // BenchmarkItemsOfOne reads the open items of one machine of a fleet and its pending calls: none,
-// after all other items were put back.
+// after all other items were postponed.
 func BenchmarkItemsOfOne(b *testing.B) {
 	s, items := stocked(b)
 	for _, it := range items {
@@ -151,8 +150,8 @@ func BenchmarkVerifyAudit(b *testing.B) {
 	}
 }
 
-// BenchmarkReadPages reads a state of some size past the cache of SQLite, so that every page is
-// read from its file and checked.
+// BenchmarkReadPages reads a state larger than SQLite's cache, so that every page is read from its
+// file and checked.
 func BenchmarkReadPages(b *testing.B) {
 	o := store.Options{Dir: b.TempDir(), Temporary: true}
 	s, err := store.Open(b.Context(), o)

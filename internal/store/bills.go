@@ -19,7 +19,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// bills are the imported billing periods.
+// bills stores the imported billing periods.
 type bills struct{ *database }
 
 // costRow is a bill.Cost.
@@ -83,7 +83,7 @@ type billRow struct {
 	billColumns
 }
 
-// billColumns are those of a row that its bill gives.
+// billColumns are the columns of a row taken from its bill.
 type billColumns struct {
 	Day             instant       `db:"day"`
 	Provider        string        `db:"provider"`
@@ -154,9 +154,9 @@ func (b bills) Periods(ctx context.Context, from, to time.Time) ([]bill.Period, 
 	return convert(rows, periodRow.period), nil
 }
 
-// Replace replaces periods as wholes, all or none.
+// Replace replaces whole periods, all or none.
 func (b bills) Replace(ctx context.Context, all []bill.Replacement) error {
-	// All processes lock periods in the same order.
+	// All processes lock periods in the same order, to avoid deadlocks.
 	all = slices.SortedFunc(slices.Values(all), func(x, y bill.Replacement) int {
 		return cmp.Or(x.Start.Compare(y.Start), strings.Compare(x.Account, y.Account))
 	})
@@ -215,7 +215,7 @@ func (t *tx) replace(ctx context.Context, r bill.Replacement) error {
 		return nil
 	}
 	if err := t.insert(ctx, periods(), periodOf(r.Period)); t.duplicate(err) {
-		return bill.ErrChanged // by an import that was not there a moment ago
+		return bill.ErrChanged // changed by a concurrent import
 	} else if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (t *tx) fillPeriod(ctx context.Context, id int64, r bill.Replacement) error
 	return into.flush(ctx)
 }
 
-// chosen are the conditions of a query.
+// chosen returns the conditions of a query.
 func (b bills) chosen(q bill.Query) *filter {
 	f := &filter{dialect: &b.dialect}
 	f.span("r.day", q.From, q.To)
@@ -266,8 +266,8 @@ func (b bills) chosen(q bill.Query) *filter {
 
 const billJoin = " FROM bill_rows r JOIN bill_periods p ON p.id = r.period"
 
-// Rows yields rows in the order of their periods, days and resources. It is one
-// statement, so that a period that is replaced meanwhile is read as it was.
+// Rows yields rows by period, day and resource. It is a single statement, so that concurrent
+// replacements are not visible.
 func (b bills) Rows(ctx context.Context, q bill.Query) iter.Seq2[bill.Row, error] {
 	return func(yield func(bill.Row, error) bool) {
 		if err := b.eachRow(ctx, q, func(r bill.Row) bool { return yield(r, nil) }); err != nil {
@@ -291,7 +291,7 @@ func (b bills) eachRow(ctx context.Context, q bill.Query, yield func(bill.Row) b
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of reading
+	defer func() { _ = rows.Close() }() // reading reports the error
 	more := false
 	next := func() error {
 		more = rows.Next()

@@ -29,10 +29,10 @@ type books struct {
 	Decisions []gate.Record
 }
 
-// booksSchema is the first schema that keeps books.
+// booksSchema is the first schema with charges and reservations.
 const booksSchema = 5
 
-// pastBooks are the books of every old database that has some.
+// pastBooks are the books of every old database that has them.
 var pastBooks = func() books {
 	entry := fleetHour(noon)[0]
 	owner, sums := entry.Owner, entry.Sums
@@ -95,7 +95,7 @@ var pastBooks = func() books {
 	}
 }()
 
-// booksOf returns the contents of an old database, by the schema in its file's name.
+// booksOf returns the books of an old database, by the schema in its file name.
 func booksOf(t *testing.T, file string) books {
 	t.Helper()
 	var schema int
@@ -108,7 +108,7 @@ func booksOf(t *testing.T, file string) books {
 	return pastBooks
 }
 
-// rememberBooks writes the past into a new state.
+// rememberBooks writes pastBooks into a new state.
 func rememberBooks(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx, p, h := t.Context(), pastBooks, pastBooks.Holds[0]

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// holds stores the reservations of budgets, and reads their spending from the ledger.
+// holds stores budget reservations, and reads spending from the ledger.
 type holds struct{ *database }
 
 // holdRow is a hold.
@@ -46,7 +46,7 @@ type holdRow struct {
 
 var holdTable, holdColumns = describe("holds", holdRow{}), tags(reflect.TypeFor[holdRow]())
 
-// holdOf returns the row that a hold becomes with its next version.
+// holdOf returns the row of a hold's next version.
 func holdOf(h budget.Hold) (holdRow, error) {
 	row := holdRow{
 		ID: h.ID, Key: h.Key, Kind: h.Kind, Name: h.Name, SpecHash: h.SpecHash, ownerRow: ownerRow(h.Owner),
@@ -83,7 +83,7 @@ func (r holdRow) hold() budget.Hold {
 	}
 }
 
-// Reserve writes a hold that fits, decided while everything it has to fit in is locked.
+// Reserve writes a hold if it fits, decided while all budgets it counts against are locked.
 func (h holds) Reserve(ctx context.Context, r budget.Reservation) (budget.Hold, error) {
 	row, err := holdOf(r.Hold)
 	var kept holdRow
@@ -99,7 +99,7 @@ func (h holds) Reserve(ctx context.Context, r budget.Reservation) (budget.Hold, 
 	return kept.hold(), nil
 }
 
-// reserve writes a hold that fits, or returns the one that its key has already.
+// reserve writes a hold if it fits, or returns the existing one with its key.
 func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (holdRow, error) {
 	for _, name := range r.Locks() {
 		if err := t.lock(ctx, name); err != nil {
@@ -155,7 +155,7 @@ func (t *tx) reserve(ctx context.Context, r budget.Reservation, row holdRow) (ho
 	return kept, err
 }
 
-// lock locks a name to the end of the transaction.
+// lock locks a name until the end of the transaction.
 func (t *tx) lock(ctx context.Context, name string) error {
 	if err := exact(name); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (t *tx) lock(ctx context.Context, name string) error {
 	return t.get(ctx, &locked, "SELECT name FROM budget_locks WHERE name = ?"+t.forUpdate, name)
 }
 
-// expect locks the row of a hold and looks whether it has the version before a row's.
+// expect locks the row of a hold and checks that it has the previous version.
 func (t *tx) expect(ctx context.Context, row holdRow) error {
 	var version int64
 	err := t.get(ctx, &version, "SELECT version FROM holds WHERE id = ?"+t.forUpdate, row.ID)
@@ -180,7 +180,7 @@ func (t *tx) expect(ctx context.Context, row holdRow) error {
 	return err
 }
 
-// putHold writes the version of a hold that follows the one that was read, and records it.
+// putHold writes the next version of a hold and records it.
 func (t *tx) putHold(ctx context.Context, row holdRow, read int64, e budget.Event) error {
 	if err := t.put(ctx, holdTable(), row, read, budget.ErrConflict); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (t *tx) recordHold(row holdRow, e budget.Event) error {
 	})
 }
 
-// PutHold writes a hold whose version is the one it was read with, and records it.
+// PutHold writes a hold if its version is unchanged, and records it.
 func (h holds) PutHold(ctx context.Context, hold budget.Hold, e budget.Event) (budget.Hold, error) {
 	row, err := holdOf(hold)
 	if err == nil && hold.Version == 0 {
@@ -219,8 +219,7 @@ func (h holds) PutHold(ctx context.Context, hold budget.Hold, e budget.Event) (b
 	return row.hold(), nil
 }
 
-// Hold returns the hold of an id, or the only one whose id begins so; ErrNotFound where
-// there is none, or more than one.
+// Hold returns the hold with an ID or a unique prefix of one; ErrNotFound otherwise.
 func (h holds) Hold(ctx context.Context, id string) (budget.Hold, error) {
 	row, err := prefixed(ctx, h.database, holdTable(), id, func(r holdRow) string { return r.ID }, budget.ErrNotFound)
 	if err != nil {
@@ -247,7 +246,7 @@ func keyed(ctx context.Context, on reader, key string) (holdRow, error) {
 	return row, err
 }
 
-// Holds returns the holds that overlap [from, to), in the order of their ids.
+// Holds returns the holds that overlap [from, to), sorted by ID.
 func (h holds) Holds(ctx context.Context, from, to time.Time) ([]budget.Hold, error) {
 	rows, err := overlapping(ctx, h, from, to)
 	if err != nil {
@@ -263,8 +262,8 @@ func overlapping(ctx context.Context, on reader, from, to time.Time) ([]holdRow,
 	return rows, err
 }
 
-// ceil returns the microseconds since 1970 of the first storable time that is not before t. Times
-// are stored rounded down, so every time before t is stored before this.
+// ceil returns the first storable time, in microseconds since 1970, that is not before t. Times are
+// stored rounded down, so every time before t is stored as less.
 func ceil(t time.Time) int64 {
 	return t.Add(time.Microsecond - time.Nanosecond).UnixMicro()
 }
@@ -277,7 +276,7 @@ type budgetKeySum struct {
 	Day     int               `db:"day"`
 	Amount  money.Amount      `db:"amount"`
 	AtMost  money.Amount      `db:"at_most"`
-	// Unbounded is seconds of which not even a bound is known.
+	// Unbounded is the time in seconds without even an upper bound of the cost.
 	Unbounded int64 `db:"unbounded"`
 }
 
@@ -288,7 +287,7 @@ type spending struct {
 	through time.Time
 }
 
-// Spent sums the charges in [from, to) that a match covers.
+// Spent sums the charges in [from, to) that match.
 func (h holds) Spent(ctx context.Context, m budget.Match, from, to time.Time) (budget.Spend, error) {
 	all, err := spentIn(ctx, h, from, to)
 	var spend budget.Spend
@@ -301,7 +300,7 @@ func (h holds) Spent(ctx context.Context, m budget.Match, from, to time.Time) (b
 	return spend, nil
 }
 
-// spentIn reads the spending in [from, to): by day in UTC if the stretch begins with one, else by
+// spentIn reads the spending in [from, to): by UTC day if the interval begins with one, else by
 // hour.
 func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, error) {
 	if !from.Before(to) {
@@ -346,7 +345,7 @@ func spentIn(ctx context.Context, on reader, from, to time.Time) (spending, erro
 	return out, nil
 }
 
-// by sums the spending that a match covers.
+// by sums the matching spending.
 func (s spending) by(m budget.Match) (budget.Spend, error) {
 	if s.days == 0 {
 		return budget.Spend{}, nil

@@ -13,14 +13,13 @@ import (
 )
 
 // clockSlack is the tolerated difference between a host's clock and its uptime: clocks are slewed,
-// and readings are not taken at once.
+// and the readings are not simultaneous.
 const clockSlack = time.Minute
 
-// Now returns the time of the state, which only goes forward. PostgreSQL has a clock of its
-// own, which is the same for every host. A file has that of its file system, which is the
-// server's where several hosts share it. Within one boot of a host it goes on as the uptime
-// does, so that no clock that is set takes it along, and it is never before what any host
-// has read.
+// Now returns the state's time, which never goes back. PostgreSQL's clock is the same for every
+// host. A file uses the clock of its file system, which is the server's if several hosts share it.
+// Within one boot of a host the time follows the uptime, so that setting a clock does not affect
+// it, and it is never before a time that any host has read.
 func (c charges) Now(ctx context.Context) (time.Time, error) {
 	now, err := c.now(ctx)
 	if err != nil {
@@ -36,7 +35,7 @@ func (d *database) now(ctx context.Context) (time.Time, error) {
 		return time.UnixMicro(micros).UTC(), err
 	}
 	var now time.Time
-	// Who only reads asks for the time too, and must not wait for all who write.
+	// Readers need the time too and must not wait for all writers.
 	err := d.transact(inHurry(ctx), func(t *tx) (err error) {
 		now, err = d.nowWithin(ctx, t)
 		return err
@@ -44,14 +43,14 @@ func (d *database) now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// nowWithin is now in a transaction that writes other things too.
+// nowWithin is now within another transaction.
 func (d *database) nowWithin(ctx context.Context, t *tx) (time.Time, error) {
 	if d.clock != "" {
 		var micros int64
 		err := t.get(ctx, &micros, d.clock)
 		return time.UnixMicro(micros).UTC(), err
 	}
-	// Read within the transaction, or who waited for another would seem to be behind.
+	// Read within the transaction: a process that waited would otherwise seem to be behind.
 	next, err := d.reading()
 	if err != nil {
 		return time.Time{}, err
@@ -74,7 +73,7 @@ func (d *database) nowWithin(ctx context.Context, t *tx) (time.Time, error) {
 	return now, t.putClock(ctx, next)
 }
 
-// reading reads the clocks of the host, and of the file system in place of the wall clock.
+// reading reads the clocks of the host, with the file system's as the wall clock.
 func (d *database) reading() (clockRow, error) {
 	r := clockRow{Wall: at(d.host.Now())}
 	if d.host.FileTime != nil {
@@ -96,11 +95,11 @@ func (t *tx) putClock(ctx context.Context, r clockRow) error {
 		r.Boot, r.Uptime)
 }
 
-// ErrOwnClock is returned when curfew cannot set the time of a database server.
+// ErrOwnClock is returned because the time of a database server cannot be set here.
 var ErrOwnClock = errors.New("the database has a clock of its own: set that of its server")
 
-// SetClock takes the time of this host for that of the state, and records it. It is for a
-// file whose time a wrong clock moved; a database is [ErrOwnClock].
+// SetClock sets the state's time to that of this host, and records it. It repairs a file whose time
+// was moved by a wrong clock; a database returns [ErrOwnClock].
 func (s *Store) SetClock(ctx context.Context, e action.Entry) error {
 	if s.db.clock != "" {
 		return ErrOwnClock
@@ -117,8 +116,8 @@ func (s *Store) SetClock(ctx context.Context, e action.Entry) error {
 	return attempted(err, "set the time of the state")
 }
 
-// FileTime returns the clock of the file system that a directory is on, by a file that is
-// written there: on a network file system the server's, else the machine's own.
+// FileTime returns the clock of a directory's file system by writing a file: on a network file
+// system the server's, else the machine's.
 func FileTime(dir string) (time.Time, error) {
 	f, err := os.CreateTemp(dir, ".clock-")
 	if err != nil {
@@ -126,7 +125,7 @@ func FileTime(dir string) (time.Time, error) {
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write([]byte{0})
-	// A server has set the time once the file is closed.
+	// A server sets the time only when the file is closed.
 	if err := errors.Join(err, f.Close()); errors.Is(err, syscall.ENOSPC) {
 		return time.Time{}, fmt.Errorf("the disk is full: %w", err)
 	} else if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestTimeOfFileState: the time of a state without a database's clock goes on as the host's
-// uptime does, and no clock that is set ahead takes it along.
+// TestTimeOfFileState checks that the time of a file state follows the host's uptime and ignores a
+// clock set ahead.
 func TestTimeOfFileState(t *testing.T) {
 	dir, boot := t.TempDir(), "b1"
 	wall, up := noon, 50*time.Hour
@@ -35,7 +35,7 @@ func TestTimeOfFileState(t *testing.T) {
 	for _, step := range []struct {
 		name     string
 		boot     string
-		wall, up time.Duration // how far they go on
+		wall, up time.Duration // how far they advance
 		behind   time.Duration // the wall clock's lead over the state's time
 	}{
 		{"the first reading", "b1", 0, 0, 0},
@@ -64,8 +64,8 @@ func TestTimeOfFileState(t *testing.T) {
 	}
 }
 
-// TestTimeOfSharedFileState: of hosts that share a file the clock of its file system counts,
-// whatever theirs are, and a person can say that a host is right.
+// TestTimeOfSharedFileState checks that hosts that share a file use the clock of its file system,
+// unless a person declares a host's clock right.
 func TestTimeOfSharedFileState(t *testing.T) {
 	dir, server := t.TempDir(), noon
 	open := func(boot string, ahead time.Duration) *store.Store {
@@ -99,7 +99,7 @@ func TestTimeOfSharedFileState(t *testing.T) {
 	}
 }
 
-// TestFileTime: the clock of a file system is read without a trace.
+// TestFileTime checks that reading the file system's clock leaves no file.
 func TestFileTime(t *testing.T) {
 	dir := t.TempDir()
 	got, err := store.FileTime(dir)

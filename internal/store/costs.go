@@ -11,16 +11,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// segment is a part of a query that the sums of one grain answer.
+// segment is a part of a query that uses sums of one grain.
 type segment struct {
 	grain    grain
 	from, to time.Time
-	// period is that of all sums; each one's own start where it is nil.
+	// period is the period of all sums; if nil, each sum's own start.
 	period *time.Time
 }
 
-// segments cut [since, until) such that each period of a granularity is made of the
-// longest sums that fit in it.
+// segments divides [since, until) so that each period uses the longest available sums.
 func segments(g ledger.Granularity, since, until time.Time) []segment {
 	var out []segment
 	add := func(g grain, from, to time.Time, period *time.Time) {
@@ -28,7 +27,7 @@ func segments(g ledger.Granularity, since, until time.Time) []segment {
 			out = append(out, segment{g, from, to, period})
 		}
 	}
-	// cut adds the longest sums of a grain that fit, and the rest before and after them.
+	// cut adds the longest sums of a grain that fit, and the remainders before and after.
 	cut := func(g grain, from, to time.Time, period *time.Time, rest func(from, to time.Time, period *time.Time)) {
 		first, last := g.next(from), g.start(to)
 		if first.After(last) { // all within one
@@ -61,7 +60,7 @@ func orStart(period *time.Time, start time.Time) *time.Time {
 	return &start
 }
 
-// ledgerDimensions are the columns by which costs are shown.
+// ledgerDimensions maps dimensions to columns.
 var ledgerDimensions = map[ledger.Dimension]string{
 	ledger.ByTeam: "g.team", ledger.ByProject: "g.project", ledger.ByUser: "g.username",
 	ledger.ByEnvironment: "g.environment",
@@ -73,7 +72,7 @@ var ledgerDimensions = map[ledger.Dimension]string{
 	ledger.ByService: "g.service",
 }
 
-// Sums adds up entries by period and by the values of dimensions, in that order.
+// Sums sums entries by period and dimension values, in that order.
 func (c charges) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
 	out, err := c.sums(ctx, q)
 	if err != nil {
@@ -136,7 +135,7 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 		if err != nil {
 			return err
 		}
-		defer func() { _ = rows.Close() }() // its error is that of reading
+		defer func() { _ = rows.Close() }() // reading reports the error
 		for rows.Next() {
 			var period int64
 			sum, values := ledger.Sum{Key: make([]string, len(q.By))}, []any{&period}
@@ -156,8 +155,8 @@ func (c charges) sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, err
 	return out, err
 }
 
-// query selects a segment's sums: those of series, or of groups. The hours of series
-// are the entries themselves.
+// query selects a segment's sums, of series or of groups. Hourly sums of series are the entries
+// themselves.
 func (s segment) query(series bool) (query string, args []any) {
 	table, start, where := "ledger_group_sums t", "t.start", "t.grain = ? AND "
 	about, args := "t.about", []any{s.grain}
@@ -171,7 +170,7 @@ func (s segment) query(series bool) (query string, args []any) {
 	}
 	columns, end := "t.seconds, t.amount, t.at_most, t.unbounded", ""
 	period := start
-	if s.period != nil { // many sums of each group or series become one before they meet its texts
+	if s.period != nil { // merge the sums of each group or series before joining their texts
 		period, args = "CAST(? AS BIGINT)", append([]any{s.period.UnixMicro()}, args...)
 		columns, end = sums("t.seconds")+" AS seconds, "+sums("t.amount")+" AS amount, "+
 			sums("t.at_most")+" AS at_most, "+
@@ -182,7 +181,7 @@ func (s segment) query(series bool) (query string, args []any) {
 	return query, append(args, s.from.UnixMicro(), s.to.UnixMicro())
 }
 
-// ResourceDays adds up the entries of an account over the days of [from, to).
+// ResourceDays sums the entries of an account over the days of [from, to).
 func (c charges) ResourceDays(ctx context.Context, a ledger.Account, from, to time.Time) ([]ledger.ResourceDay,
 	error) {
 	var rows []dayRow
@@ -221,7 +220,7 @@ type dayRow struct {
 	Reconciled bool            `db:"reconciled"`
 }
 
-// day is the row as a day of its resource.
+// day converts a row.
 func (r dayRow) day() ledger.ResourceDay {
 	d := ledger.ResourceDay{
 		Ref: r.ref(), Day: r.Start.Time, Category: r.Category, Duty: r.Duty, Service: r.Service, Pricing: r.Pricing,
@@ -240,7 +239,7 @@ func (r dayRow) day() ledger.ResourceDay {
 	return d
 }
 
-// joinDays sorts days and adds those up that agree in all by which costs are shown.
+// joinDays sorts days and merges those that are equal in all dimensions of costs.
 func joinDays(days []ledger.ResourceDay) ([]ledger.ResourceDay, error) {
 	slices.SortFunc(days, ledger.CompareResourceDays)
 	var out []ledger.ResourceDay

@@ -18,42 +18,41 @@ import (
 
 // dialect has the differences between the two databases.
 type dialect struct {
-	// begin are the options of a transaction that writes.
+	// begin holds the options of a writing transaction.
 	begin *sql.TxOptions
-	// forUpdate ends a SELECT whose rows stay locked to the end of the transaction;
-	// empty where a transaction that writes excludes all others anyway.
+	// forUpdate ends a SELECT whose rows stay locked until the end of the transaction; empty if
+	// writing transactions exclude each other anyway.
 	forUpdate string
-	// contended is true if a transaction failed only because of others at the same
-	// time, and left nothing behind; duplicate that a unique index refused a row.
+	// contended reports that a transaction failed only due to concurrent ones, without effect;
+	// duplicate, that a unique index refused a row.
 	contended, duplicate func(error) bool
-	// overflow is true if a sum passed the range of an amount.
+	// overflow reports that a sum exceeded the range of an amount.
 	overflow func(error) bool
-	// elements is the table of the elements, named value, of a parameter that is an
-	// array in JSON.
+	// elements is a table with the elements, in column value, of a JSON array parameter.
 	elements string
-	// clock is a query for the database's own time in microseconds since 1970; empty where
-	// it has only the host's.
+	// clock is a query for the database's time in microseconds since 1970; empty if it only has the
+	// host's.
 	clock string
 }
 
-// database is an open database: one pool of connections that write and one that only
-// read, which may be the same.
+// database is an open database: a pool of writing connections and one of reading connections, which
+// may be the same.
 type database struct {
 	dialect
 	write, read *sqlx.DB
-	turns       *turns // nil where connections write at the same time
+	turns       *turns // nil if connections can write concurrently
 	host        Host
 	dir         string // of a file
 	name        string // names the state: the path of a file, or a database without user and password
-	// outer is the transaction that every statement is part of; nil: each write has its own.
+	// outer is the transaction that all statements are part of; nil if each write has its own.
 	outer *tx
-	// watch compares the state with its witness; nil: it has none.
+	// watch compares the state with its witness; nil if it has none.
 	watch *watch
 }
 
 func (d *database) close() error {
 	if d.outer != nil {
-		return nil // it is the transaction's
+		return nil // it belongs to the transaction
 	}
 	if d.read == d.write {
 		return d.write.Close()
@@ -61,17 +60,17 @@ func (d *database) close() error {
 	return errors.Join(d.read.Close(), d.write.Close())
 }
 
-// patience is for how long a transaction is tried again while others are in the way.
-const patience = 30 * time.Second
+// retryTimeout bounds the time for which a transaction is retried under contention.
+const retryTimeout = 30 * time.Second
 
-// transact runs do in a writing transaction, again after a conflict with others, so do must not
-// change anything outside the database before it succeeds. Within another transaction do is a part
-// of that one, and the writes of a failed do are rolled back.
+// transact runs do in a writing transaction, and again after a conflict, so do must have no other
+// side effects. Within another transaction do is a part of that one, and the writes of a failed do
+// are rolled back.
 func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 	if d.outer != nil {
 		return d.outer.nested(ctx, do)
 	}
-	waiting, stop := context.WithTimeout(ctx, patience)
+	waiting, stop := context.WithTimeout(ctx, retryTimeout)
 	defer stop()
 	for {
 		written, err := d.once(ctx, do)
@@ -87,7 +86,7 @@ func (d *database) transact(ctx context.Context, do func(*tx) error) error {
 	}
 }
 
-// takeTurn waits until it is this transaction's turn to write, where the database has turns.
+// takeTurn waits for this transaction's turn to write, if the database has turns.
 func (d *database) takeTurn(ctx context.Context) error {
 	if d.turns == nil {
 		return nil
@@ -124,36 +123,36 @@ func (d *database) once(ctx context.Context, do func(*tx) error) (*tx, error) {
 		err = writing.append(ctx)
 	}
 	if err != nil {
-		// A rollback that fails as well leaves the connection to the pool to discard.
+		// If the rollback fails too, the pool discards the connection.
 		_ = timed(ctx, end, "roll back", t.Rollback)
 		return nil, err
 	}
 	return writing, timed(ctx, end, "commit", t.Commit)
 }
 
-// answerIn is how long a database may take to answer one statement. Locks that others
-// hold are waited for in [database.transact].
-const answerIn = 30 * time.Second
+// statementTimeout bounds the time for one statement. Waiting for locks of others is handled by
+// [database.transact].
+const statementTimeout = 30 * time.Second
 
-// SilentError is returned when a database does not answer in time.
+// SilentError is returned when a database does not respond in time.
 type SilentError struct {
 	// Waiting names the operation: "commit".
 	Waiting string
 	cause   error
 }
 
-// Error names the operation and the time that it waited.
+// Error names the operation and the time waited.
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("%s: the database has not answered within %s", e.Waiting, answerIn)
+	return fmt.Sprintf("%s: the database has not answered within %s", e.Waiting, statementTimeout)
 }
 
 // Unwrap returns the error of the statement.
 func (e *SilentError) Unwrap() error { return e.cause }
 
-// timed runs do, which ends with a context that end cancels, and cancels it if it takes too long.
+// timed runs do, and cancels its context if it takes too long.
 func timed(ctx context.Context, end context.CancelFunc, what string, do func() error) error {
 	alive := ctx.Err() == nil
-	timer := time.AfterFunc(answerIn, end)
+	timer := time.AfterFunc(statementTimeout, end)
 	err := do()
 	if late := !timer.Stop(); err != nil && late && alive {
 		return &SilentError{what, err}
@@ -161,9 +160,9 @@ func timed(ctx context.Context, end context.CancelFunc, what string, do func() e
 	return damaged(err)
 }
 
-// answered carries out a statement, which has to be answered in time.
+// answered runs a statement with a time limit.
 func answered(ctx context.Context, statement string, do func(context.Context) error) error {
-	bounded, end := context.WithTimeout(ctx, answerIn)
+	bounded, end := context.WithTimeout(ctx, statementTimeout)
 	defer end()
 	err := do(bounded)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
@@ -181,23 +180,23 @@ func damaged(err error) error {
 	return err
 }
 
-// pause waits for a random time of at most 4 ms. It is as short for who has waited
-// long as for who comes new, or else the one who writes most would keep others out.
+// pause waits for a random time of at most 4 ms. It does not back off, because the most frequent
+// writer would then starve the others.
 func pause(ctx context.Context) error { return wait.For(ctx, rand.N(4*time.Millisecond)) }
 
-// tx is a transaction that writes. Statements mark their parameters by "?".
+// tx is a writing transaction. Statements mark parameters with "?".
 type tx struct {
 	*sqlx.Tx
 	*dialect
 	// entries are appended to the audit log right before the commit.
 	entries []action.Entry
-	// changed is true if something changes which actions depend on, and later that the witness
-	// need not know of it before the round goes on.
+	// changed is true if something changed that actions depend on; later, that the witness can be
+	// informed after the round.
 	changed, later bool
 }
 
-// nested runs do within the transaction, by a savepoint: if do fails, its writes are rolled back
-// and the rest of the transaction can still be committed.
+// nested runs do in a savepoint: if do fails, its writes are rolled back and the rest of the
+// transaction can still commit.
 func (t *tx) nested(ctx context.Context, do func(*tx) error) error {
 	if err := t.exec(ctx, "SAVEPOINT nested"); err != nil {
 		return err
@@ -205,34 +204,34 @@ func (t *tx) nested(ctx context.Context, do func(*tx) error) error {
 	recorded := len(t.entries)
 	if err := do(t); err != nil {
 		t.entries = t.entries[:recorded]
-		// The innermost of the savepoints with this name is meant. Where the transaction has
-		// ended, its own error says so.
+		// The name refers to the innermost savepoint. If the transaction has ended, its own error
+		// says so.
 		return errors.Join(err, t.exec(ctx, "ROLLBACK TO SAVEPOINT nested"), t.exec(ctx, "RELEASE SAVEPOINT nested"))
 	}
 	return t.exec(ctx, "RELEASE SAVEPOINT nested")
 }
 
-// get reads the one row that a query finds; sql.ErrNoRows where there is none.
+// get reads the only row of a query; sql.ErrNoRows if there is none.
 func (t *tx) get(ctx context.Context, to any, query string, args ...any) error {
 	return answered(ctx, query, func(ctx context.Context) error {
 		return t.GetContext(ctx, to, t.Rebind(query), args...)
 	})
 }
 
-// list reads all rows that a query finds.
+// list reads all rows of a query.
 func (t *tx) list(ctx context.Context, to any, query string, args ...any) error {
 	return answered(ctx, query, func(ctx context.Context) error {
 		return t.SelectContext(ctx, to, t.Rebind(query), args...)
 	})
 }
 
-// exec carries out a statement.
+// exec runs a statement.
 func (t *tx) exec(ctx context.Context, statement string, args ...any) error {
 	_, err := t.run(ctx, statement, args...)
 	return err
 }
 
-// run carries out a statement and returns how many rows it changed.
+// run runs a statement and returns the number of changed rows.
 func (t *tx) run(ctx context.Context, statement string, args ...any) (changed int64, err error) {
 	err = answered(ctx, statement, func(ctx context.Context) error {
 		result, err := t.ExecContext(ctx, t.Rebind(statement), args...)
@@ -244,7 +243,7 @@ func (t *tx) run(ctx context.Context, statement string, args ...any) (changed in
 	return changed, err
 }
 
-// named carries out a statement whose parameters are the fields of a row.
+// named runs a statement with the fields of a row as parameters.
 func (t *tx) named(ctx context.Context, statement string, row any) (changed int64, err error) {
 	err = answered(ctx, statement, func(ctx context.Context) error {
 		result, err := t.NamedExecContext(ctx, statement, row)
@@ -262,9 +261,8 @@ func (t *tx) insert(ctx context.Context, to table, row any) error {
 	return err
 }
 
-// put writes the version of a row that follows the one that was read; 0 was read
-// where the row is new. It returns conflict when the row is at another version, or
-// when a unique index has its place taken.
+// put writes the next version of a row; version 0 was read if the row is new. It returns conflict
+// if the row has another version, or if a unique index refuses it.
 func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict error) error {
 	if read == 0 {
 		if err := t.insert(ctx, to, row); t.duplicate(err) {
@@ -281,7 +279,7 @@ func (t *tx) put(ctx context.Context, to table, row any, read int64, conflict er
 	return err
 }
 
-// get reads the one row that a query finds; sql.ErrNoRows where there is none.
+// get reads the only row of a query; sql.ErrNoRows if there is none.
 func (d *database) get(ctx context.Context, to any, query string, args ...any) error {
 	if d.outer != nil {
 		return d.outer.get(ctx, to, query, args...)
@@ -291,7 +289,7 @@ func (d *database) get(ctx context.Context, to any, query string, args ...any) e
 	})
 }
 
-// reader returns the connection or transaction that rows are read from.
+// reader returns the connection or transaction for reads.
 func (d *database) reader() interface {
 	sqlx.QueryerContext
 	Rebind(query string) string
@@ -302,7 +300,7 @@ func (d *database) reader() interface {
 	return d.read
 }
 
-// explain names the amount that overflowed where a sum did.
+// explain reports an overflow of a sum by the name of the amount.
 func (d *dialect) explain(err error) error {
 	if d.overflow(err) {
 		return fmt.Errorf("%w (%w)", money.ErrOverflow, err)
@@ -310,8 +308,8 @@ func (d *dialect) explain(err error) error {
 	return err
 }
 
-// sums are columns that add up expressions: 0 over no rows, and an error past the range
-// of 64 bits (PostgreSQL adds up in decimals, and SQLite says so itself).
+// sums returns columns that sum expressions: 0 without rows, and an error beyond 64 bits
+// (PostgreSQL sums in decimals, SQLite reports overflow itself).
 func sums(expressions ...string) string {
 	out := make([]string, len(expressions))
 	for i, e := range expressions {
@@ -320,7 +318,7 @@ func sums(expressions ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// list reads all rows that a query finds.
+// list reads all rows of a query.
 func (d *database) list(ctx context.Context, to any, query string, args ...any) error {
 	if d.outer != nil {
 		return d.outer.list(ctx, to, query, args...)
@@ -330,8 +328,7 @@ func (d *database) list(ctx context.Context, to any, query string, args ...any) 
 	})
 }
 
-// prefixed returns the row of an id, or the only one whose id begins so; none where
-// there is no such row, or more than one.
+// prefixed returns the row with an ID or a unique prefix of one, or none.
 func prefixed[Row any](ctx context.Context, d *database, from table, id string, idOf func(Row) string,
 	none error) (Row, error) {
 	var rows []Row
@@ -339,7 +336,7 @@ func prefixed[Row any](ctx context.Context, d *database, from table, id string, 
 	if id == "" {
 		return zero, none
 	}
-	// Ids are put in order by their bytes, so the exact one comes first.
+	// IDs are ordered by their bytes, so an exact match comes first.
 	err := d.list(ctx, &rows, from.query+" WHERE id >= ? AND id < ? ORDER BY id LIMIT 2", id, id+"\U0010FFFF")
 	switch {
 	case err != nil:

@@ -20,7 +20,7 @@ func TestTransactRetries(t *testing.T) {
 	busy, broken := errors.New("busy"), errors.New("broken")
 	for _, tc := range []struct {
 		name   string
-		errs   []error // of each try
+		errs   []error // of each attempt
 		tries  int
 		want   error
 		writes int // rows left behind
@@ -56,7 +56,7 @@ func TestTransactRetries(t *testing.T) {
 	}
 }
 
-// TestTransactWaitsForOthers lets another connection hold the lock of all writers.
+// TestTransactWaitsForOthers lets another connection hold the write lock.
 func TestTransactWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -147,8 +147,8 @@ func TestInstantsKeepOrder(t *testing.T) {
 	})
 }
 
-// TestSilentDatabases: each statement, and the end of a transaction, has a deadline, and its error
-// names the operation.
+// TestSilentDatabases checks that each statement and the end of a transaction has a deadline, and
+// that the error names the operation.
 func TestSilentDatabases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -172,8 +172,8 @@ func TestSilentDatabases(t *testing.T) {
 	})
 }
 
-// TestEveryStatementHasADeadline: none is written past [answered] and [timed].
-func TestEveryStatementHasADeadline(t *testing.T) {
+// TestStatementsHaveDeadlines checks that all statements go through [answered] or [timed].
+func TestStatementsHaveDeadlines(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -198,7 +198,7 @@ func TestEveryStatementHasADeadline(t *testing.T) {
 			}
 			found++
 			within := strings.Join(lines[max(0, i-2):i+1], "\n")
-			// A transaction that a context began is ended by it.
+			// Canceling its context ends a transaction.
 			if !strings.Contains(within, "answered(") && !strings.Contains(within, "timed(") &&
 				!strings.Contains(within, "context.WithTimeout(") &&
 				!strings.Contains(line, "held.Rollback") {

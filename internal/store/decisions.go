@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// decisions are those of the gate.
+// decisions stores the gate's decisions.
 type decisions struct{ *database }
 
 // decisionRow is a decision.
@@ -36,7 +36,7 @@ type decisionRow struct {
 
 var decisionTable = describe("decisions", decisionRow{})
 
-// PutDecision writes a decision, or replaces the one of its id.
+// PutDecision writes a decision, replacing one with the same ID.
 func (d decisions) PutDecision(ctx context.Context, r gate.Record) error {
 	reasons := make([]string, len(r.Reasons))
 	for i, reason := range r.Reasons {
@@ -68,7 +68,7 @@ func (d decisions) PutDecision(ctx context.Context, r gate.Record) error {
 	return attempted(err, "write decision %s", r.ID)
 }
 
-// Decisions returns those in [from, to), oldest first and by id within one instant.
+// Decisions returns the decisions in [from, to), oldest first and then by ID.
 func (d decisions) Decisions(ctx context.Context, from, to time.Time) ([]gate.Record, error) {
 	f := &filter{dialect: &d.dialect}
 	f.span("at", from, to)

@@ -22,28 +22,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// decision is something that a person or the program decides, with its entries in the audit
-// log and among the decisions of the gate.
+// decision is a decision by a person or the program, with its entries in the audit log and in the
+// gate's records.
 type decision struct {
 	name string
-	// prepare makes the subject of the decision; nil needs none. The id is of this try.
+	// prepare creates the subject of the decision; nil if there is none. The ID is unique per
+	// attempt.
 	prepare func(ctx context.Context, s *store.Store, id string) error
 	decide  func(ctx context.Context, s *store.Store, id string) error
-	// entries are how many there are after each transaction of the decision, in order. The
-	// last one is after all of it; where it is 0 nothing else is changed either.
+	// entries is the number of entries after each transaction of the decision, in order. The last
+	// number is final; if it is 0, nothing else changes either.
 	entries []int
-	// again are the errors of a decision that was made already, refused is the rule by which
-	// it is refused, and taken says that any error is one.
+	// again are the errors of a repeated decision, refused is the rule that refuses it, and taken
+	// means that any error is one.
 	again   []error
 	refused approval.Rule
 	taken   bool
-	// repeats is true if it can be made any number of times.
+	// repeats is true if the decision can be made any number of times.
 	repeats bool
-	// onlyFile is true if a database server has nothing of it.
+	// onlyFile is true if a database server does not support it.
 	onlyFile bool
 }
 
-// at is a time of a try, so that no two tries write the same.
+// at returns a time unique to an attempt, so that no two attempts write the same.
 func at(id string) time.Time {
 	sum := sha256.Sum256([]byte(id))
 	return noon.Add(
@@ -51,7 +52,7 @@ func at(id string) time.Time {
 	)
 }
 
-// random returns the same ids in each try of an id.
+// random returns the same IDs in each attempt with an ID.
 func random(id string) *bytes.Reader {
 	sum := sha256.Sum256([]byte(id))
 	return bytes.NewReader(bytes.Repeat(sum[:], 8))
@@ -63,7 +64,7 @@ func approvals(s *store.Store, id string) approval.Desk {
 	return approval.Desk{Store: s.Approvals(), Random: random(id)}
 }
 
-// request is a request of a try.
+// request returns the request of an attempt.
 func request(id string) approval.Request {
 	return approval.Request{
 		Kind:     "fix",
@@ -74,13 +75,13 @@ func request(id string) approval.Request {
 	}
 }
 
-// requested files the request of a try.
+// requested files the request of an attempt.
 func requested(ctx context.Context, s *store.Store, id string) error {
 	_, err := approvals(s, id).Ask(ctx, request(id), at(id))
 	return err
 }
 
-// approved files the request of a try and approves it.
+// approved files and approves the request of an attempt.
 func approved(ctx context.Context, s *store.Store, id string) error {
 	if err := requested(ctx, s, id); err != nil {
 		return err
@@ -113,7 +114,7 @@ func holds(s *store.Store, id string) budget.Desk {
 	return budget.Desk{Store: s.Budgets(), Random: random(id)}
 }
 
-// live makes the live hold of a try.
+// live creates the live hold of an attempt.
 func live(ctx context.Context, s *store.Store, id string) error {
 	h, err := holds(
 		s,
@@ -140,7 +141,7 @@ func live(ctx context.Context, s *store.Store, id string) error {
 	return err
 }
 
-// keyed is the id of the hold of a try.
+// keyed returns the ID of the hold of an attempt.
 func keyed(ctx context.Context, s *store.Store, id string) string {
 	h, err := s.Budgets().Keyed(ctx, "hold "+id)
 	if err != nil {
@@ -164,7 +165,7 @@ func params(s *store.Store, id string) gate.Params {
 	}
 }
 
-// job is a run that costs so many dollars at most.
+// job is a run with a maximum cost in dollars.
 func job(id string, dollars int64) gate.Ask {
 	p95 := money.Amount(dollars) * money.USD
 	return gate.Ask{
@@ -183,7 +184,7 @@ func job(id string, dollars int64) gate.Ask {
 	}
 }
 
-// gated lets the gate decide about the job of a try.
+// gated lets the gate decide on the job of an attempt.
 func gated(dollars int64, want gate.Verdict) func(context.Context, *store.Store, string) error {
 	return func(ctx context.Context, s *store.Store, id string) error {
 		d, err := gate.Decide(ctx, job(id, dollars), params(s, id))
@@ -194,7 +195,7 @@ func gated(dollars int64, want gate.Verdict) func(context.Context, *store.Store,
 	}
 }
 
-// allowed lets the gate ask about the job of a try, and approves it.
+// allowed lets the gate ask about the job of an attempt, and approves it.
 func allowed(ctx context.Context, s *store.Store, id string) error {
 	if err := gated(400, gate.Held)(ctx, s, id); err != nil {
 		return err
@@ -202,7 +203,7 @@ func allowed(ctx context.Context, s *store.Store, id string) error {
 	return answer(ctx, s, id, job(id, 400).PlanHash(), true)
 }
 
-// inOrder carries out one after the other.
+// inOrder runs several decisions in order.
 func inOrder(
 	all ...func(context.Context, *store.Store, string) error,
 ) func(context.Context, *store.Store, string) error {
@@ -216,7 +217,7 @@ func inOrder(
 	}
 }
 
-// extended lets the gate extend the hold of a try.
+// extended lets the gate extend the hold of an attempt.
 func extended(want gate.Verdict) func(context.Context, *store.Store, string) error {
 	return func(ctx context.Context, s *store.Store, id string) error {
 		d, err := gate.Extend(ctx, keyed(ctx, s, id), 400*money.USD, at(id).Add(12*time.Hour), "ana", params(s, id))
@@ -227,7 +228,7 @@ func extended(want gate.Verdict) func(context.Context, *store.Store, string) err
 	}
 }
 
-// fixed is the action of a try, on the first step.
+// fixed returns the action of an attempt, at its first step.
 func fixed(id string) action.Item {
 	return action.Item{
 		ID:         id,
@@ -248,12 +249,12 @@ func fixed(id string) action.Item {
 	}
 }
 
-// entryOf is an entry about a try.
+// entryOf returns an entry about an attempt.
 func entryOf(what, id string) action.Entry {
 	return action.Entry{At: at(id), Actor: "ana", What: what, Item: id}
 }
 
-// lookAt is a look that found one thing.
+// lookAt returns an observation with one finding.
 func lookAt(id string) snapshot.Observation {
 	ref := inventory.Ref{Cloud: "aws", Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-" + id}
 	return snapshot.Observation{
@@ -295,7 +296,7 @@ func backtestOf(ctx context.Context, s *store.Store, id string) error {
 	)
 }
 
-// decisions are the kinds of decisions with entries.
+// decisions are the kinds of decisions with audit entries.
 var decisions = []decision{
 	{name: "a request is filed", decide: requested, entries: []int{1}},
 	{name: "a request is approved", prepare: requested, entries: []int{1}, refused: approval.RuleState,

@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-// Pragma returns a setting of the connection that writes to SQLite.
+// Pragma returns a setting of SQLite's writing connection.
 func Pragma(tb testing.TB, s *Store, name string) string {
 	tb.Helper()
 	var value string

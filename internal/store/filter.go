@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// filter are conditions of a query, each of which has to hold.
+// filter collects the conditions of a query, joined by AND.
 type filter struct {
 	*dialect
 	conditions []string
@@ -17,7 +17,7 @@ func (f *filter) and(condition string, args ...any) {
 	f.conditions, f.args = append(f.conditions, condition), append(f.args, args...)
 }
 
-// span asks for a time in [from, to); a zero time is no bound.
+// span requires a time in [from, to); a zero time is unbounded.
 func (f *filter) span(column string, from, to time.Time) {
 	if !from.IsZero() {
 		f.and(column+" >= ?", at(from))
@@ -27,7 +27,7 @@ func (f *filter) span(column string, from, to time.Time) {
 	}
 }
 
-// times asks for a time that is one of the given; nil is no condition.
+// times requires one of the given times; nil means no condition.
 func (f *filter) times(column string, times []time.Time) {
 	if times != nil {
 		f.and(column+" IN (SELECT CAST(value AS BIGINT) FROM "+f.elements+")",
@@ -35,15 +35,15 @@ func (f *filter) times(column string, times []time.Time) {
 	}
 }
 
-// among asks for a text that is one of the given; nil is no condition. The texts are one
-// parameter, because databases take only so many.
+// among requires one of the given texts; nil means no condition. They are passed as one parameter,
+// because databases limit the number of parameters.
 func among[Text ~string](f *filter, column string, texts []Text) {
 	if texts != nil {
 		f.and(column+" IN (SELECT value FROM "+f.elements+")", document[[]Text]{texts})
 	}
 }
 
-// where returns the conditions as a query has them.
+// where returns the conditions in SQL.
 func (f *filter) where() string {
 	if len(f.conditions) == 0 {
 		return ""

@@ -22,7 +22,8 @@ type keptFinding struct {
 
 func (k keptFinding) part() snapshot.Part { return snapshot.Part{Region: k.Region, Kind: k.Kind} }
 
-// lookFindings writes the findings of a look, and ends those of its parts that it has not.
+// lookFindings writes the findings of an observation, and ends those missing in the parts that it
+// listed.
 func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Observation,
 	whole map[snapshot.Part]bool) error {
 	var kept []keptFinding
@@ -50,7 +51,7 @@ func (t *tx) lookFindings(ctx context.Context, account int64, l snapshot.Observa
 	},
 		" ON CONFLICT (account, id) DO UPDATE SET gist = excluded.gist, team = excluded.team, body = excluded.body, "+
 			"digest = excluded.digest, last_at = excluded.last_at,"+
-			// One that had ended begins again.
+			// A finding that had ended begins again.
 			" first_at = CASE WHEN snapshot_findings.ended_at IS NULL THEN snapshot_findings.first_at ELSE "+
 			"excluded.first_at "+
 			"END, ended_at = NULL")

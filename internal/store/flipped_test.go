@@ -22,12 +22,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// flippedBits are how many bits of a database are wrong, and flippedSeeds how many databases
-// with so many.
-const flippedBits, flippedSeeds = 40, 200
+// flippedBitCount is the number of wrong bits in a database, flippedSeeds the number of such databases.
+const flippedBitCount, flippedSeeds = 40, 200
 
-// idleFleet are idle machines of one account. Some are due, some are kept,
-// and of some the grace period runs.
+// idleFleet is a set of idle machines of one account: some are due, some have a keep, some are in
+// their grace period.
 type idleFleet struct {
 	dir, witness string
 	clock        *actiontest.Clock
@@ -54,7 +53,7 @@ func (f *idleFleet) open(ctx context.Context) (*store.Store, error) {
 		Witness: &witness.Witness{Documents: witness.Dir{Path: f.witness}}})
 }
 
-// round makes a round over all machines, and returns those that were stopped.
+// round runs a round over all machines and returns the stopped ones.
 func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action.Report, error) {
 	cloud := actiontest.NewCloud(func() time.Time { return f.clock.Wall })
 	for _, m := range f.machines() {
@@ -99,7 +98,7 @@ func (f *idleFleet) round(ctx context.Context, s *store.Store) ([]string, action
 	return stopped, report, err
 }
 
-// prepare makes the state of a fleet in which some machines are due, and returns it open.
+// prepare creates and opens the state of a fleet with some due machines.
 func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 	t.Helper()
 	ctx := t.Context()
@@ -140,9 +139,9 @@ func (f *idleFleet) prepare(t *testing.T, frozen bool) *store.Store {
 	return s
 }
 
-// TestFlippedBitsCauseNoOtherAction flips bits of a database, and of its log, at random: no pass
-// acts on a machine on which the intact state would not have acted.
-func TestFlippedBitsCauseNoOtherAction(t *testing.T) {
+// TestFlippedBitsCauseNoAction flips random bits of a database and of its log: no pass may act
+// on a machine on which the intact state would not act.
+func TestFlippedBitsCauseNoAction(t *testing.T) {
 	seeds := 40
 	if os.Getenv("CURFEW_SLOW") != "" {
 		seeds = flippedSeeds
@@ -151,15 +150,15 @@ func TestFlippedBitsCauseNoOtherAction(t *testing.T) {
 		name   string
 		frozen bool
 		bits   int
-		// files are flipped; with the log it is a database whose process was killed.
+		// the files to flip; with the log it is the state after a killed process
 		files []string
 	}{
-		{"database", false, flippedBits, []string{""}},
-		{"database of a frozen state", true, flippedBits, []string{""}},
-		{"database and log", false, flippedBits, []string{"", "-wal"}},
-		{"database and log of a frozen state", true, flippedBits, []string{"", "-wal"}},
-		{"log", false, flippedBits, []string{"-wal"}},
-		{"log of a frozen state", true, flippedBits, []string{"-wal"}},
+		{"database", false, flippedBitCount, []string{""}},
+		{"database of a frozen state", true, flippedBitCount, []string{""}},
+		{"database and log", false, flippedBitCount, []string{"", "-wal"}},
+		{"database and log of a frozen state", true, flippedBitCount, []string{"", "-wal"}},
+		{"log", false, flippedBitCount, []string{"-wal"}},
+		{"log of a frozen state", true, flippedBitCount, []string{"-wal"}},
 		{"two bits of a database", false, 2, []string{""}},
 		{"two bits of a database of a frozen state", true, 2, []string{""}},
 	} {
@@ -178,7 +177,7 @@ func TestFlippedBitsCauseNoOtherAction(t *testing.T) {
 				f := &idleFleet{filepath.Join(dir, "copy"), filepath.Join(dir, "copy.witness"), &clock}
 				copied(t, base.dir, f.dir)
 				copied(t, base.witness, f.witness)
-				_ = os.Remove(filepath.Join(f.dir, store.FileName+"-shm")) // as after a crash of the machine
+				_ = os.Remove(filepath.Join(f.dir, store.FileName+"-shm")) // missing after a crash of the machine
 				if seed > 0 {
 					flip(t, f.dir, tc.files, tc.bits, rand.New(rand.NewPCG(seed, 40)))
 				}
@@ -237,7 +236,7 @@ func copied(t *testing.T, from, to string) {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
-	// The copies have the modes that files of curfew have.
+	// The copies get the file modes of curfew's files.
 	err := filepath.WalkDir(to, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return errors.Join(err, os.Chmod(path, 0o600))
@@ -249,7 +248,7 @@ func copied(t *testing.T, from, to string) {
 	}
 }
 
-// flip flips bits of the files of a database, as many in each.
+// flip flips the same number of bits in each file of a database.
 func flip(t *testing.T, dir string, files []string, bits int, r *rand.Rand) {
 	t.Helper()
 	for _, end := range files {

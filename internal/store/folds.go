@@ -12,7 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// foldBatch: with a pass a minute a day of a resource has some 3,000 rows, and a transaction stays short.
+// foldBatch keeps transactions short: with a pass a minute, a day of one resource has some 3,000
+// rows.
 const foldBatch = 25
 
 const (
@@ -30,7 +31,7 @@ type foldRow struct {
 	DaysDone   int64 `db:"days_done"`
 }
 
-// pass is one day of an account that is folded to a grain.
+// pass is one day of an account to fold to a grain.
 type pass struct {
 	account    int64
 	grain      grain
@@ -84,8 +85,8 @@ func (c charges) fold(ctx context.Context, a ledger.Account, now time.Time, left
 	}
 }
 
-// foldTo decides up to which midnights an account is folded, and keeps older rounds out from now on.
-// A round that is not posted yet and the newest one hold that back, so that neither comes too late.
+// foldTo determines the midnights up to which an account is folded, and from now on refuses older
+// rounds. A pending round and the newest round limit them, so that neither is refused.
 func (t *tx) foldTo(ctx context.Context, a ledger.Account, id int64, now time.Time) (foldRow, error) {
 	f := foldRow{Account: id}
 	if _, err := t.lockAccount(ctx, a); err != nil {
@@ -115,7 +116,7 @@ func (t *tx) foldTo(ctx context.Context, a ledger.Account, id int64, now time.Ti
 	err := t.get(ctx, &f, "SELECT account, started, rounds_from, hours_done, days_from, days_done FROM ledger_folds "+
 		"WHERE account = ?", id)
 	if errors.Is(err, sql.ErrNoRows) {
-		// The oldest charge may be of before the first round.
+		// The oldest charge may precede the first round.
 		var first instant
 		err = t.get(ctx, &first, "SELECT MIN(hour) FROM ledger_entries WHERE account = ?", id)
 		if first.IsZero() || ends.Oldest.Before(first.Time) {
@@ -140,8 +141,7 @@ func (t *tx) foldTo(ctx context.Context, a ledger.Account, id int64, now time.Ti
 		f.DaysFrom, id)
 }
 
-// nextPass returns the next day to fold with its resources; nil where none is left. Days without
-// anything are passed over.
+// nextPass returns the next day to fold with its resources, or nil. Empty days are skipped.
 func (c charges) nextPass(ctx context.Context, f foldRow) (*pass, error) {
 	p := &pass{account: f.Account, roundsFrom: f.RoundsFrom}
 	switch {
@@ -158,7 +158,8 @@ func (c charges) nextPass(ctx context.Context, f foldRow) (*pass, error) {
 	return p, err
 }
 
-// observationsFrom is an hour early: the last hour of a resource is not folded with its day.
+// observationsFrom returns an hour before the start, because the last hour of a resource is not
+// folded with its day.
 func (p *pass) observationsFrom() int64 {
 	if p.grain == hourly {
 		return p.start - foldHour
@@ -166,7 +167,7 @@ func (p *pass) observationsFrom() int64 {
 	return p.start
 }
 
-// folded records that a day is done.
+// folded records that a day is folded.
 func (c charges) folded(ctx context.Context, f foldRow, p *pass) (foldRow, error) {
 	column := "days_done"
 	if p.grain == hourly {
@@ -180,15 +181,15 @@ func (c charges) folded(ctx context.Context, f foldRow, p *pass) (foldRow, error
 	})
 }
 
-// anchor bounds the observations that the next round of a resource may read: those from the hour of
-// the last one before rounds_from on, and the one before those.
+// anchor bounds the observations that a resource's next round may read: those since the hour of the
+// last one before rounds_from, and the previous one.
 type anchor struct {
 	Resource int64   `db:"resource"`
 	Last     instant `db:"last"`
 	Before   instant `db:"before"`
 }
 
-// hour is the first hour that may be derived again.
+// hour returns the first hour that may be derived again.
 func (a anchor) hour() int64 { return a.Last.Truncate(time.Hour).UnixMicro() }
 
 // foldResources folds a day of some resources.
@@ -233,15 +234,15 @@ func (t *tx) anchors(ctx context.Context, p *pass, resources document[[]int64]) 
 	return out, nil
 }
 
-// observed is an observation that may be folded into the next one of its hour or day.
+// observed is an observation that may be merged into the next one of its hour or day.
 type observed struct {
 	Resource int64               `db:"resource"`
 	At       int64               `db:"at"`
 	Duty     document[[]spanDoc] `db:"duty"`
 }
 
-// foldObservations keeps the last observation of each hour or day with all that was measured in
-// it, and those that an anchor names.
+// foldObservations keeps the last observation of each hour or day, with all measured duty merged
+// into it, and those protected by an anchor.
 func (t *tx) foldObservations(
 	ctx context.Context, p *pass, anchors map[int64]anchor, resources document[[]int64],
 ) (int, error) {
@@ -271,7 +272,7 @@ func (t *tx) foldObservations(
 				last.At = 0 // the hour may be derived again
 				break
 			}
-			duty = append(convert(o.Duty.of, spanDoc.span), duty...) // the newest holds
+			duty = append(convert(o.Duty.of, spanDoc.span), duty...) // the newest wins
 			if o.At != last.At && o.At != a.Before.UnixMicro() {
 				drop = append(drop, o.At)
 			}
@@ -304,8 +305,8 @@ type foldedEntry struct {
 	Round instant `db:"round"`
 }
 
-// foldEntries adds up the charges of each line in an hour or a day. Reconciliations stay: they
-// are of days already.
+// foldEntries sums the charges of each line by hour or day. Reconciliations stay, because they are
+// daily already.
 func (t *tx) foldEntries(
 	ctx context.Context, p *pass, anchors map[int64]anchor, resources document[[]int64],
 ) (int, error) {
@@ -345,7 +346,7 @@ func (t *tx) foldEntries(
 			}
 		}
 		if i == first+1 && sum.Entry != "" && sum.sumRow != (sumRow{}) {
-			continue // it is alone
+			continue // a single row stays
 		}
 		for _, e := range rows[first:i] {
 			old = append(old, e.Number)
@@ -386,7 +387,7 @@ func (t *tx) recordableSince(ctx context.Context, account int64, r ledger.Round)
 	return nil
 }
 
-// hoursFrom refuses a question about hours of single resources that are folded into days.
+// hoursFrom refuses a query for hours of single resources that are folded into days.
 func (c charges) hoursFrom(ctx context.Context, segments []segment) error {
 	var folds []foldRow
 	if err := c.list(ctx, &folds, "SELECT account, started, rounds_from, hours_done, days_from, days_done FROM "+

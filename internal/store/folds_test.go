@@ -33,7 +33,7 @@ func postDays(t *testing.T, s ledger.Store, from time.Time, days, machines int) 
 	return at
 }
 
-// everyHour are the sums by which plans and budgets go, by hour and team.
+// everyHour returns the sums by hour and team that plans and budgets use.
 func everyHour(t *testing.T, s ledger.Store) []ledger.Sum {
 	t.Helper()
 	sums, err := s.Sums(t.Context(), ledger.SumQuery{
@@ -46,7 +46,7 @@ func everyHour(t *testing.T, s ledger.Store) []ledger.Sum {
 	return sums
 }
 
-// TestFoldingBoundsGrowth counts the rows of a day of a machine: 96 observations and some 120 charges
+// TestFoldingBoundsGrowth counts the rows per machine and day: 96 observations and some 120 charges
 // at first, 24 of each after two days, one of each after 90.
 func TestFoldingBoundsGrowth(t *testing.T) {
 	for _, d := range databases {
@@ -82,7 +82,7 @@ func TestFoldingBoundsGrowth(t *testing.T) {
 				}
 			}
 			fold(end.Add(ledger.HoursAfter))
-			// The day of the newest pass is not folded, nor the hour that it may derive again.
+			// The day of the newest pass and the hour that it may derive again are not folded.
 			if n, most := rows(), machines*(24*(days-1)+96+4); n[0] > most || n[1] > most {
 				t.Errorf("hours leave %v rows", n)
 			}

@@ -7,8 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// fuseRow is the newest fuse of a source in an account; ConfirmedAt is empty while it
-// stands.
+// fuseRow is the newest fuse of a source in an account; ConfirmedAt is empty while it is blown.
 type fuseRow struct {
 	Account     string             `db:"account"`
 	Source      string             `db:"source"`
@@ -37,7 +36,7 @@ func (r fuseRow) fuse() action.Fuse {
 		ConfirmedAt: r.ConfirmedAt.Time, By: r.By, Reason: r.Reason, Until: r.Until.Time}
 }
 
-// fuse returns the newest fuse of a source in an account; nil is none.
+// fuse returns the newest fuse of a source in an account, or nil.
 func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, error) {
 	var rows []fuseRow
 	if err := t.list(ctx, &rows, fuses().query+" WHERE account = ? AND source = ?", account, source); err != nil ||
@@ -48,8 +47,8 @@ func (t *tx) fuse(ctx context.Context, account, source string) (*action.Fuse, er
 	return &f, nil
 }
 
-// Blow keeps that a fuse has blown, and records it; one that stands stays as it is. When
-// it returns, no batch of its source is admitted any more.
+// Blow stores and records a blown fuse, unless one is blown already. When it returns, no batch of
+// its source is admitted any more.
 func (a actions) Blow(ctx context.Context, f action.Fuse, notices ...action.Notice) error {
 	f, entry := f.StorableBlown()
 	err := a.transact(ctx, func(t *tx) error {
@@ -71,7 +70,7 @@ func (a actions) Blow(ctx context.Context, f action.Fuse, notices ...action.Noti
 	return attempted(err, "keep that the fuse of %s has blown", f.Name())
 }
 
-// Confirm keeps that a person has confirmed the fuse that stands, and records it.
+// Confirm stores and records that a person confirmed the blown fuse.
 func (a actions) Confirm(ctx context.Context, f action.Fuse) error {
 	f, entry := f.StorableConfirmed()
 	err := a.transact(ctx, func(t *tx) error {

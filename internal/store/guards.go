@@ -17,7 +17,7 @@ type freezeRow struct {
 	Reason        string  `db:"reason"`
 	QuarantinedAt instant `db:"quarantined_at"`
 	Quarantine    string  `db:"quarantine"`
-	// Generation and NewestAt are how far the state was then.
+	// Generation and NewestAt are the state's generation and newest entry at that time.
 	Generation int64   `db:"quarantine_generation"`
 	NewestAt   instant `db:"quarantine_newest_at"`
 }
@@ -25,18 +25,18 @@ type freezeRow struct {
 const freezeQuery = "SELECT at, who, reason, quarantined_at, quarantine, quarantine_generation, " +
 	"quarantine_newest_at FROM freezes WHERE id = 1"
 
-// lockFreeze reads the freeze and locks it to the end of the transaction. All batches
-// of all processes wait for one another here, so that none is admitted on sums that
-// another is about to change, nor once a freeze is told to have begun. They are few;
-// a lock that they shared could keep a freeze waiting, while one after another joins.
+// lockFreeze reads the freeze and locks it until the end of the transaction. All batches of all
+// processes wait here, so that none is admitted on sums that another is about to change, nor after
+// a freeze has been confirmed. Batches are rare; with a shared lock a stream of them could delay a
+// freeze.
 func (t *tx) lockFreeze(ctx context.Context) (freezeRow, error) {
 	var row freezeRow
 	err := t.get(ctx, &row, freezeQuery+t.forUpdate)
 	return row, err
 }
 
-// Freeze begins a freeze, or replaces the one that holds, and records it. When it
-// returns, no batch is admitted any more.
+// Freeze starts or replaces a freeze, and records it. When it returns, no batch is admitted any
+// more.
 func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 	if f.At.IsZero() {
 		return fmt.Errorf("freeze: the time is missing")
@@ -46,7 +46,7 @@ func (a actions) Freeze(ctx context.Context, f action.Freeze) error {
 	return attempted(err, "freeze")
 }
 
-// Unfreeze ends a freeze and records it, even where nothing was frozen.
+// Unfreeze ends a freeze and records it, even if nothing was frozen.
 func (a actions) Unfreeze(ctx context.Context, by, reason string, at time.Time) error {
 	err := a.setFreeze(ctx, freezeRow{}, action.Entry{At: at, Actor: by, What: action.EventUnfreeze, Because: reason})
 	return attempted(err, "unfreeze")
@@ -62,8 +62,8 @@ func (a actions) setFreeze(ctx context.Context, to freezeRow, e action.Entry) er
 	})
 }
 
-// Frozen returns the freeze that holds, nil where none does. A state in quarantine, and one
-// whose witness cannot be used, is frozen too.
+// Frozen returns the current freeze, or nil. A state in quarantine, or with an unusable witness, is
+// frozen too.
 func (a actions) Frozen(ctx context.Context) (*action.Freeze, error) {
 	var row freezeRow
 	if err := a.get(ctx, &row, freezeQuery); err != nil {
@@ -84,7 +84,7 @@ func (a actions) frozen(row freezeRow) *action.Freeze {
 	return a.watch.freeze()
 }
 
-// freeze is the freeze by a person; nil is none.
+// freeze returns the freeze by a person, or nil.
 func (r freezeRow) freeze() *action.Freeze {
 	if r.At.IsZero() {
 		return nil
@@ -129,7 +129,7 @@ func (t *tx) putKeep(ctx context.Context, k action.Keep) error {
 	})
 }
 
-// Keeps returns the keeps that end after a time, in the order of their resources.
+// Keeps returns the keeps that end after a time, sorted by resource.
 func (a actions) Keeps(ctx context.Context, t time.Time) ([]action.Keep, error) {
 	var rows []keepRow
 	query := keeps().query + " WHERE until > ? ORDER BY cloud, cloud_account, region, kind, resource_id"

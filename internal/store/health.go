@@ -13,8 +13,8 @@ import (
 
 // Size is the size of a state, and the range of its audit log.
 type Size struct {
-	// Database is sqlite or postgres, Bytes its size on disk with its indexes and, for a file, its
-	// write-ahead log.
+	// Database is sqlite or postgres. Bytes is its size on disk, including indexes and, for a file,
+	// the write-ahead log.
 	Database string
 	Bytes    int64
 	Entries  int64
@@ -61,7 +61,7 @@ type AccountRound struct {
 	At      time.Time
 }
 
-// Rounds returns the newest round of each account, in the order of their names.
+// Rounds returns the newest round of each account, sorted by name.
 func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 	var rows []struct {
 		Account string  `db:"account"`
@@ -80,7 +80,7 @@ func (s *Store) Rounds(ctx context.Context) ([]AccountRound, error) {
 	return out, nil
 }
 
-// Notified returns the items of policies that notify whose condition lasts, the oldest first.
+// Notified returns the items of notifying policies whose condition persists, oldest first.
 func (s *Store) Notified(ctx context.Context) ([]action.Item, error) {
 	var rows []itemRow
 	query := items().query + " WHERE is_open = 1 AND phase = 'warned' ORDER BY first_at, id"
@@ -92,9 +92,9 @@ func (s *Store) Notified(ctx context.Context) ([]action.Item, error) {
 	}), nil
 }
 
-// Alarms returns the items whose calls fail or are not confirmed, those that failed since a time, and
-// those that no one could be warned of, at most limit of them, the newest first. Items that wait for
-// their owner's consent are none of them.
+// Alarms returns up to limit items, newest first: those with failing or unconfirmed calls, those
+// that failed since a time, and those about which no one could be warned. Items that wait for their
+// owner's consent are excluded.
 func (s *Store) Alarms(ctx context.Context, since time.Time, limit int) ([]action.Item, error) {
 	var rows []itemRow
 	query := items().query + " WHERE alarm <> '' AND (phase IN ('acting', 'confirming')" +

@@ -15,11 +15,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// stretch is the time from one round or observation to another, both included, in
-// microseconds since 1970.
+// stretch is the closed interval between two rounds or observations, in microseconds since 1970.
 type stretch struct{ from, to int64 }
 
-// Touched returns every resource whose charges a round can change.
+// Touched implements [ledger.Poster].
 func (c charges) Touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, error) {
 	touches, err := c.touched(ctx, r)
 	if err != nil {
@@ -69,8 +68,8 @@ func (c charges) touched(ctx context.Context, r ledger.Round) ([]ledger.Touch, e
 	return c.touches(ctx, a.ID, r.At.UnixMicro(), pending, document[[]int64]{slices.Compact(ids)})
 }
 
-// touches returns the times around a round over which it can change the costs of resources while
-// other rounds are pending.
+// touches returns the times over which a round can change the costs of resources while other rounds
+// are pending.
 func (c charges) touches(ctx context.Context, account, round int64, pending []int64, resources document[[]int64]) (
 	[]ledger.Touch, error) {
 	others := ""
@@ -123,8 +122,8 @@ func (c charges) touches(ctx context.Context, account, round int64, pending []in
 	return touches, nil
 }
 
-// stretches are, for the parts that a round listed whole, the times from the settled round
-// that did so before to the one that did so next.
+// stretches returns, for the parts that a round listed completely, the interval between the
+// previous and the next settled round that did so.
 func (c charges) stretches(ctx context.Context, account int64, round time.Time) (map[stretch]map[ledger.Part]bool,
 	error) {
 	var rows []struct {
@@ -147,7 +146,7 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 	}
 	out := map[stretch]map[ledger.Part]bool{}
 	for _, row := range rows {
-		s := stretch{math.MinInt64, math.MaxInt64} // since ever, until ever
+		s := stretch{math.MinInt64, math.MaxInt64} // unbounded
 		if !row.Before.IsZero() {
 			s.from = row.Before.UnixMicro()
 		}
@@ -162,7 +161,7 @@ func (c charges) stretches(ctx context.Context, account int64, round time.Time) 
 	return out, nil
 }
 
-// Histories returns the histories of resources over [from, to).
+// Histories implements [ledger.Poster].
 func (c charges) Histories(ctx context.Context, a ledger.Account, refs []inventory.Ref, from,
 	to time.Time) ([]ledger.History, int64, error) {
 	histories, version, err := c.histories(ctx, a, refs, from, to)
@@ -213,8 +212,8 @@ func (c charges) histories(ctx context.Context, a ledger.Account, refs []invento
 	return out, row.Version, nil
 }
 
-// observations reads those of resources in [from, to) and the nearest on each side, in
-// order of time, without their references.
+// observations reads the observations of resources in [from, to) and the nearest on each side, in
+// time order, without references.
 func (c charges) observations(ctx context.Context, resources document[[]int64], from,
 	to time.Time) (map[int64][]ledger.Observation, error) {
 	var rows []struct {
@@ -272,8 +271,8 @@ func (c charges) facts(ctx context.Context, ids document[[]int64]) (map[int64]fa
 	return out, nil
 }
 
-// looks are the times, in order, at which the parts of resources were listed whole: those
-// between the observations of a part's resources, and the nearest on each side.
+// looks returns the sorted times at which the resources' parts were listed completely: between the
+// observations of a part's resources, and the nearest on each side.
 func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]int64,
 	observations map[int64][]ledger.Observation) (map[ledger.Part][]time.Time, error) {
 	spans := map[ledger.Part]stretch{}
@@ -311,8 +310,7 @@ func (c charges) looks(ctx context.Context, account int64, ids map[resourceRow]i
 	return out, nil
 }
 
-// neighbors returns of times in order those that are next to an observation, or at its
-// time.
+// neighbors returns the times adjacent or equal to that of an observation.
 func neighbors(times []time.Time, observations []ledger.Observation) []time.Time {
 	var out []time.Time
 	for _, o := range observations {
@@ -327,8 +325,8 @@ func neighbors(times []time.Time, observations []ledger.Observation) []time.Time
 	return slices.Compact(out)
 }
 
-// posted reads the accruals and corrections of resources in [from, to), those of one hour and
-// line as one: an hour has one for each round that charged for it.
+// posted reads the accruals and corrections of resources in [from, to), merged by hour and line: an
+// hour has one for each round that charged for it.
 func (c charges) posted(ctx context.Context, resources document[[]int64], from,
 	to time.Time) (map[int64][]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
@@ -352,8 +350,7 @@ func (c charges) posted(ctx context.Context, resources document[[]int64], from,
 	return out, nil
 }
 
-// Entries returns the entries of a resource in [from, to), in the order in which they
-// were appended.
+// Entries returns the entries of a resource in [from, to), in the order of appending.
 func (c charges) Entries(ctx context.Context, ref inventory.Ref, from, to time.Time) ([]ledger.Entry, error) {
 	f := &filter{dialect: &c.dialect}
 	f.and(

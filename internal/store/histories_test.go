@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestReadsHistoryCompletelyOrNotAtAll: where any of its tables cannot be read it is an error,
-// because charges that are derived from a part would be corrections.
-func TestReadsHistoryCompletelyOrNotAtAll(t *testing.T) {
+// TestPartialHistoryIsAnError checks that an unreadable table is an error, because charges
+// derived from a part would be posted as corrections.
+func TestPartialHistoryIsAnError(t *testing.T) {
 	account := ledger.Account{Cloud: "aws", ID: "1"}
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

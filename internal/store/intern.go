@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// reader runs queries: a transaction that writes, or connections that read.
+// reader runs queries: a writing transaction, or reading connections.
 type reader interface {
 	get(ctx context.Context, to any, query string, args ...any) error
 	list(ctx context.Context, to any, query string, args ...any) error
 }
 
-// parameters bounds those of one statement; SQLite takes 32,766 and PostgreSQL 65,535.
+// parameters bounds the parameters of one statement; SQLite allows 32,766 and PostgreSQL 65,535.
 const parameters = 16_000
 
 // bulk writes many rows with few statements.
@@ -26,11 +26,11 @@ type bulk struct {
 	head, tail string
 	width      int
 	args       []any
-	// written are the rows that were written or changed.
+	// written counts the inserted or changed rows.
 	written int64
 }
 
-// bulk begins to write rows with the given columns; tail resolves conflicts with existing rows.
+// bulk starts a bulk write to the given columns; tail resolves conflicts with existing rows.
 func (t *tx) bulk(table string, columns []string, tail string) *bulk {
 	return &bulk{
 		tx: t, head: "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES ", tail: tail,
@@ -38,7 +38,7 @@ func (t *tx) bulk(table string, columns []string, tail string) *bulk {
 	}
 }
 
-// add adds a row, and writes those that wait when they fill a statement.
+// add adds a row, and flushes if the statement is full.
 func (b *bulk) add(ctx context.Context, values ...any) error {
 	if b.args = append(b.args, values...); len(b.args)+b.width <= parameters {
 		return nil
@@ -46,7 +46,7 @@ func (b *bulk) add(ctx context.Context, values ...any) error {
 	return b.flush(ctx)
 }
 
-// flush writes the rows that wait.
+// flush writes the buffered rows.
 func (b *bulk) flush(ctx context.Context) error {
 	if len(b.args) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (b *bulk) flush(ctx context.Context) error {
 	return err
 }
 
-// fields are the values of a row in the order of its columns.
+// fields returns the values of a row in column order.
 func fields(row any) []any { return appendFields(nil, reflect.ValueOf(row)) }
 
 func appendFields(to []any, row reflect.Value) []any {
@@ -87,8 +87,8 @@ func digest(row []any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum[:16]), nil
 }
 
-// lookup returns the ids of those rows that a table keeps, and the digests of the
-// others. The table keeps equal rows once.
+// lookup returns the IDs of the rows that a table has, and the digests of the others. The table
+// holds equal rows once.
 func lookup[Row comparable](ctx context.Context, on reader, d *dialect, table string, rows []Row) (ids map[Row]int64,
 	missing map[string]Row, err error) {
 	ids, missing = make(map[Row]int64, len(rows)), make(map[string]Row, len(rows))
@@ -125,7 +125,7 @@ func lookup[Row comparable](ctx context.Context, on reader, d *dialect, table st
 	return ids, missing, nil
 }
 
-// intern returns the ids of rows, and writes those that the table does not keep yet.
+// intern returns the IDs of rows, after writing those that the table lacks.
 func intern[Row comparable](ctx context.Context, t *tx, table string, rows []Row) (map[Row]int64, error) {
 	ids, missing, err := lookup(ctx, t, t.dialect, table, rows)
 	if err != nil || len(missing) == 0 {
@@ -133,7 +133,7 @@ func intern[Row comparable](ctx context.Context, t *tx, table string, rows []Row
 	}
 	var row Row
 	into := t.bulk(table, append([]string{"digest"}, tags(reflect.TypeOf(row))...), " ON CONFLICT DO NOTHING")
-	// Transactions that write the same rows at the same time do it in the same order.
+	// Concurrent transactions write rows in the same order, to avoid deadlocks.
 	for _, key := range slices.Sorted(maps.Keys(missing)) {
 		if err := into.add(ctx, append([]any{key}, fields(missing[key])...)...); err != nil {
 			return nil, err

@@ -11,13 +11,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// jobs are those of the state.
+// jobs stores jobs.
 type jobs struct{ *database }
 
-// Jobs returns the jobs of a state.
+// Jobs returns the store of jobs.
 func (s *Store) Jobs() job.Store { return jobs{s.db} }
 
-// jobRow is a job. Body is the whole of it; the other columns are looked for.
+// jobRow is a job. Body is the complete job; the other columns are indexed.
 type jobRow struct {
 	ID          string            `db:"id"`
 	Name        string            `db:"name"`

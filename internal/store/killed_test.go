@@ -13,15 +13,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// isAgain reports whether an error is that of a decision that was made already.
+// isAgain reports whether an error is that of a repeated decision.
 func (d decision) isAgain(err error) bool {
 	var refusal *approval.Refusal
 	return d.taken || errors.As(err, &refusal) && refusal.Rule == d.refused ||
 		slices.ContainsFunc(d.again, func(want error) bool { return errors.Is(err, want) })
 }
 
-// contents are the rows of each table of a database, except the audit log, the time of the state
-// and the rows of migrations.
+// contents returns the rows of each table, except the audit log, the state's time and migrations.
 func contents(tb testing.TB, db *sql.DB, o store.Options) map[string][]string {
 	tb.Helper()
 	ignored := []string{"audit", "audit_head", "clocks", "goose_db_version", "sqlite_sequence"}
@@ -33,7 +32,7 @@ func contents(tb testing.TB, db *sql.DB, o store.Options) map[string][]string {
 			}
 		}
 	} else {
-		var parts []string // of one statement, because each takes a message to the server and back
+		var parts []string // in one statement, to save round trips to the server
 		for _, table := range rowsOf(tb, db, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()") {
 			if !slices.Contains(ignored, table) {
 				out[table] = nil
@@ -86,8 +85,8 @@ func rowsOf(tb testing.TB, db *sql.DB, query string) (out []string) {
 	return out
 }
 
-// kept is the part of a state that decisions write: its tables, and the number of their entries in
-// the audit log and in the record of the gate.
+// kept is the part of a state that decisions write: its tables, and the number of entries in the
+// audit log and the gate's records.
 type kept struct {
 	tables  map[string][]string
 	entries int
@@ -98,7 +97,7 @@ func keptBy(tb testing.TB, db *sql.DB, o store.Options) kept {
 	return kept{tables, len(rowsOf(tb, db, "SELECT id FROM audit")) + len(tables["decisions"])}
 }
 
-// changed are the tables that differ, and by how many rows.
+// changed returns the tables that differ, with the difference in rows.
 func (k kept) changed(before kept) map[string]int {
 	out := map[string]int{}
 	for table, rows := range k.tables {
@@ -109,9 +108,9 @@ func (k kept) changed(before kept) map[string]int {
 	return out
 }
 
-// TestKilledBetweenTwoStatements kills the process of each decision at each boundary between
-// two statements. Afterwards there is the decision with its entries, or neither of both, and
-// another process can make it.
+// TestKilledBetweenTwoStatements kills the process of each decision between any two statements.
+// Afterwards the decision and its entries both exist or are both missing, and another process can
+// make it.
 func TestKilledBetweenTwoStatements(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -133,7 +132,7 @@ func TestKilledBetweenTwoStatements(t *testing.T) {
 	}
 }
 
-// killEverywhere kills the process of one decision at each boundary.
+// killEverywhere kills the process of one decision between any two statements.
 func killEverywhere(t *testing.T, o store.Options, healthy *store.Store, db *sql.DB, c decision, number int) {
 	ctx := t.Context()
 	prepare := func(id string) {

@@ -17,14 +17,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// fix is the fix of one volume, which a second person approved.
+// fix is the approved fix of one volume.
 type fix struct {
 	id    string
 	cloud *actiontest.Cloud
 	clock *actiontest.Clock
 }
 
-// newFix makes the volume and its approved request.
+// newFix creates the volume and its approved request.
 func newFix(ctx context.Context, s *store.Store, id string) (*fix, error) {
 	f := &fix{id: id, clock: actiontest.NewClock(noon)}
 	f.cloud = actiontest.NewCloud(f.now)
@@ -50,12 +50,12 @@ func newFix(ctx context.Context, s *store.Store, id string) (*fix, error) {
 
 func (f *fix) now() time.Time { return f.clock.Wall }
 
-// timeless is a store without a clock of its own, so that the test's counts.
+// timeless is a store that uses the test's clock.
 type timeless struct{ action.Store }
 
 func (timeless) Now(context.Context) (time.Time, bool, error) { return time.Time{}, false, nil }
 
-// proposals are that the volume is deleted, while it is there.
+// proposals proposes to delete the volume while it exists.
 func (f *fix) proposals() (out []action.Proposal) {
 	for _, r := range f.cloud.Resources() {
 		out = append(
@@ -77,7 +77,7 @@ func (f *fix) proposals() (out []action.Proposal) {
 	return out
 }
 
-// round makes a round of the ladder by a state.
+// round runs a round of the ladder on a state.
 func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) {
 	l := action.Ladder{
 		Store:    timeless{s.Actions()},
@@ -113,7 +113,7 @@ func (f *fix) round(ctx context.Context, s *store.Store) (action.Report, error) 
 	)
 }
 
-// waited makes rounds until the grace is over, so that the next round acts.
+// waited runs rounds until the grace period is over, so that the next round acts.
 func (f *fix) waited(ctx context.Context, s *store.Store) error {
 	for range 3 {
 		if _, err := f.round(ctx, s); err != nil {
@@ -124,9 +124,9 @@ func (f *fix) waited(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// TestKilledFixKeepsItsApproval kills the process of a fix at each boundary of the pass that
-// acts. Its approval is used up with the intent, or not at all, and the passes of another
-// process carry the fix out once, without another approval.
+// TestKilledFixKeepsItsApproval kills the process of a fix at each boundary of the pass that acts.
+// Its approval is used with the intent or not at all, and passes of another process carry out the
+// fix once, without another approval.
 func TestKilledFixKeepsItsApproval(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					t.Fatal(err)
 				}
 				s, m := store.OpenMortal(t, o)
-				if n == 0 { // how many there are
+				if n == 0 { // counts the boundaries
 					m.Arm(-1)
 					if _, err := f.round(ctx, s); err != nil || m.Passed() < 20 {
 						t.Fatalf("undisturbed it passes %d boundaries: %v", m.Passed(), err)
@@ -154,7 +154,7 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 					continue
 				}
 				m.Arm(n)
-				_, err = f.round(ctx, s) // a report may name the unread part in place of the error
+				_, err = f.round(ctx, s) // a report may name the unreadable part instead of the error
 				if !m.Dead() {
 					t.Fatalf("boundary %d of %d was not reached: %v", n, boundaries, err)
 				}
@@ -188,7 +188,7 @@ func TestKilledFixKeepsItsApproval(t *testing.T) {
 	}
 }
 
-// mustBeDone makes passes until the volume is gone, each a minute after the one before.
+// mustBeDone runs passes, a minute apart, until the volume is gone.
 func (f *fix) mustBeDone(t *testing.T, s *store.Store, killed int) {
 	t.Helper()
 	for range 10 {

@@ -15,10 +15,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// killedVariable makes the test binary make one decision and kill itself on the way.
+// killedVariable makes the test binary make one decision and kill itself during it.
 const killedVariable = "CURFEW_STORE_KILLED"
 
-// doomed are the parameters of a process that is killed.
+// doomed are the parameters of a process to kill.
 type doomed struct {
 	Options    store.Options
 	Decision   string
@@ -26,7 +26,7 @@ type doomed struct {
 	Boundaries int
 }
 
-// decideAndDie makes a decision and kills this process at a boundary, as the system does.
+// decideAndDie makes a decision and kills this process at a boundary.
 func decideAndDie(text string) error {
 	var d doomed
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -48,8 +48,8 @@ func decideAndDie(text string) error {
 	return s.Close()
 }
 
-// TestKilledProcess kills a real process with SIGKILL at each boundary of a fix:
-// a file is left as [TestKilledBetweenTwoStatements] leaves it.
+// TestKilledProcess kills a real process with SIGKILL at each boundary of a fix, with the same
+// result as in [TestKilledBetweenTwoStatements].
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	o := store.Options{Dir: t.TempDir(), Temporary: true}
@@ -77,7 +77,7 @@ func TestKilledProcess(t *testing.T) {
 			all := c.entries[len(c.entries)-1]
 			var exit *exec.ExitError
 			switch {
-			case err == nil: // it got through before it was to die
+			case err == nil: // it finished before the boundary
 				if whole = changed; entries != all || n < 8 {
 					t.Errorf("%s: undisturbed by %d boundaries it has %d entries", name, n, entries)
 				}

@@ -10,20 +10,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Lease gives one process the exclusive right to read and act on something, until a time by the
-// clock of the state.
+// Lease gives one process the exclusive right to read and act on something, until a time of the
+// state's clock.
 type Lease struct {
 	Name, Holder string
-	// Fence rises with each taking and separates decisions under this lease from those under an
-	// earlier one.
+	// Fence increases with each acquisition, so that decisions under an earlier lease are
+	// recognized.
 	Fence int64
 	Until time.Time
 }
 
-// ErrLeaseLost is returned when another process holds a lease by now, or that it has expired.
+// ErrLeaseLost is returned if a lease has expired or another process holds it.
 var ErrLeaseLost = errors.New("the lease is lost to another process, or was not renewed in time")
 
-// Leases divide work between processes.
+// Leases coordinates processes.
 type Leases struct{ db *database }
 
 // Leases returns the leases of a state.
@@ -33,7 +33,7 @@ type leaseRow struct {
 	Name   string `db:"name"`
 	Holder string `db:"holder"`
 	Fence  int64  `db:"fence"`
-	// Until is in microseconds since 1970; 0 is given back.
+	// Until is in microseconds since 1970; 0 after release.
 	Until int64 `db:"until"`
 }
 
@@ -43,13 +43,12 @@ func (r leaseRow) lease() Lease {
 	return Lease{r.Name, r.Holder, r.Fence, time.UnixMicro(r.Until).UTC()}
 }
 
-// Take takes a lease that is free or has expired, or the holder's own, for a time. It
-// returns whether the holder has it; where not, the lease is that of the other, as far as
-// that can be read.
+// Take acquires a free or expired lease, or renews the holder's own, for a time. It returns whether
+// the holder has it; otherwise it returns the other holder's lease if that can be read.
 func (l Leases) Take(ctx context.Context, name, holder string, length time.Duration) (lease Lease, held bool,
 	err error) {
 	ctx = inHurry(ctx)
-	// A clock that was read too early makes a lease only shorter.
+	// A clock read too early only shortens a lease.
 	now, err := l.db.now(ctx)
 	if err != nil {
 		return Lease{}, false, fmt.Errorf("take the lease of %s: %w", name, err)
@@ -64,7 +63,7 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 		var row leaseRow
 		lock := t.forUpdate
 		if lock != "" {
-			lock += " SKIP LOCKED" // its holder is writing, or was stopped while it wrote
+			lock += " SKIP LOCKED" // its holder is writing, or stopped while writing
 		}
 		if err := t.get(ctx, &row, leaseQuery+" WHERE name = ?"+lock, name); errors.Is(err, sql.ErrNoRows) {
 			lease = Lease{Name: name}
@@ -87,8 +86,7 @@ func (l Leases) Take(ctx context.Context, name, holder string, length time.Durat
 	return lease, held, nil
 }
 
-// Renew lengthens a lease, and brings one back that has expired and that no other took;
-// ErrLeaseLost otherwise.
+// Renew extends a lease, or restores an expired one that no one else took; ErrLeaseLost otherwise.
 func (l Leases) Renew(ctx context.Context, lease Lease, length time.Duration) (Lease, error) {
 	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
@@ -102,8 +100,8 @@ func (l Leases) Renew(ctx context.Context, lease Lease, length time.Duration) (L
 	return lease, nil
 }
 
-// RenewAll is Renew of many leases in one transaction, which waits for none of them that
-// another transaction has locked: those are left, and not among the lost.
+// RenewAll renews many leases in one transaction without waiting for locks: leases locked by
+// another transaction are neither renewed nor reported as lost.
 func (l Leases) RenewAll(ctx context.Context, leases []Lease, length time.Duration) (lost, left []Lease, err error) {
 	ctx = inHurry(ctx)
 	names := make([]string, len(leases))
@@ -148,7 +146,7 @@ func (l Leases) RenewAll(ctx context.Context, leases []Lease, length time.Durati
 	return lost, left, nil
 }
 
-// Release gives a lease back; one that is lost stays with whoever has it.
+// Release releases a lease, unless another process has it.
 func (l Leases) Release(ctx context.Context, lease Lease) error {
 	if err := l.set(inHurry(ctx), lease, 0); err != nil && !errors.Is(err, ErrLeaseLost) {
 		return fmt.Errorf("give back the lease of %s: %w", lease.Name, err)
@@ -167,7 +165,7 @@ func (l Leases) set(ctx context.Context, lease Lease, until int64) error {
 	})
 }
 
-// All returns every lease that was ever taken, in order, and the time by which they expire.
+// All returns every lease ever taken, in order, and the state's time.
 func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
 	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
@@ -181,7 +179,7 @@ func (l Leases) All(ctx context.Context) ([]Lease, time.Time, error) {
 	return convert(rows, leaseRow.lease), now, nil
 }
 
-// Prune forgets leases of names that begin so and expired before a time.
+// Prune deletes leases with a name prefix that expired before a time.
 func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) error {
 	err := l.db.transact(ctx, func(t *tx) error {
 		return t.exec(ctx, "DELETE FROM leases WHERE name >= ? AND name < ? AND until < ?",
@@ -191,8 +189,7 @@ func (l Leases) Prune(ctx context.Context, prefix string, before time.Time) erro
 	return attempted(err, "forget old leases")
 }
 
-// Holds reports whether a lease is still the newest of its name and has not expired;
-// ErrLeaseLost where not.
+// Holds reports whether a lease is current and not expired; ErrLeaseLost otherwise.
 func (l Leases) Holds(ctx context.Context, lease Lease) error {
 	ctx = inHurry(ctx)
 	now, err := l.db.now(ctx)
@@ -206,13 +203,12 @@ func (l Leases) Holds(ctx context.Context, lease Lease) error {
 	return attempted(err, "look at the lease of %s", lease.Name)
 }
 
-// Under returns the [action.Store] for a process that acts under a lease: every write that begins a
-// round, moves an item or admits a call is refused with ErrLeaseLost once another process has taken
-// the lease.
+// Under returns the [action.Store] of a process that acts under a lease: every write that begins a
+// round, moves an item or admits a call fails with ErrLeaseLost once another process has the lease.
 func (s *Store) Under(lease Lease) action.Store { return actions{s.db, &lease} }
 
-// guard refuses a transaction of a process whose lease another has taken. The lease stays
-// locked to the end of the transaction, so that no other process takes it meanwhile.
+// guard refuses a transaction if another process has taken the lease. It locks the lease until the
+// end of the transaction, so that it cannot be taken meanwhile.
 func (a actions) guard(ctx context.Context, t *tx) error {
 	if a.lease == nil {
 		return nil

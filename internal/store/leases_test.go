@@ -21,8 +21,8 @@ func eachDatabase(t *testing.T, test func(t *testing.T, o store.Options)) {
 	}
 }
 
-// TestLeaseHasOneHolder: of many that want it one has it at a time, and each holder's fence
-// is higher than that of those before.
+// TestLeaseHasOneHolder checks that one of many contenders has the lease at a time, and that each
+// holder's fence is higher than all earlier ones.
 func TestLeaseHasOneHolder(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
@@ -92,8 +92,8 @@ func TestLeaseHasOneHolder(t *testing.T) {
 	})
 }
 
-// TestWriteNeedsLease: rounds, items and intents of a process that another has
-// taken over from are refused, and leave nothing behind.
+// TestWriteNeedsLease checks that rounds, items and intents of a process that lost its lease are
+// refused without effect.
 func TestWriteNeedsLease(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
@@ -147,8 +147,8 @@ func TestWriteNeedsLease(t *testing.T) {
 	})
 }
 
-// TestLeasesRenewedTogether: those that are held are lengthened, those that another has taken
-// are lost and stay with it, and one that a transaction has locked is left without waiting.
+// TestLeasesRenewedTogether checks that held leases are extended, that those taken by others are
+// reported as lost, and that locked ones are skipped without waiting.
 func TestLeasesRenewedTogether(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
@@ -167,7 +167,7 @@ func TestLeasesRenewedTogether(t *testing.T) {
 		}
 		never := store.Lease{Name: "never", Holder: "one", Fence: 1}
 		lost, left, err := s.Leases().RenewAll(t.Context(), append(slices.Clone(mine), never), time.Minute)
-		gone := append(slices.Clone(lost), left...) // a row that is not there may be one that is locked
+		gone := append(slices.Clone(lost), left...) // a missing row may be a locked one
 		if err != nil || len(lost) < 1 || lost[0].Name != "source-03" || len(gone) != 2 || gone[1].Name != "never" {
 			t.Fatalf("lost %+v, left %+v, %v", lost, left, err)
 		}
@@ -183,7 +183,7 @@ func TestLeasesRenewedTogether(t *testing.T) {
 			t.Errorf("one that never was: %v", err)
 		}
 		if o.URL == "" {
-			return // a file has no locks of rows
+			return // a file has no row locks
 		}
 		db := raw(t, o)
 		tx, err := db.BeginTx(t.Context(), nil)

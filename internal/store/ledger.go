@@ -16,10 +16,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// charges are the rounds, the observations and the entries of the ledger.
+// charges stores the rounds, observations and entries of the ledger.
 type charges struct{ *database }
 
-// accountRow is an account; Entries is how many it has, and so the newest one's number.
+// accountRow is an account; Entries is the number of its entries, and thus that of the newest one.
 type accountRow struct {
 	ID      int64 `db:"id"`
 	Version int64 `db:"version"`
@@ -28,7 +28,7 @@ type accountRow struct {
 
 const accountQuery = "SELECT id, version, entries FROM ledger_accounts WHERE cloud = ? AND cloud_account = ?"
 
-// account reads an account; the zero row where there is none.
+// account reads an account; the zero row if there is none.
 func account(ctx context.Context, on reader, a ledger.Account) (accountRow, error) {
 	var row accountRow
 	err := on.get(ctx, &row, accountQuery, a.Cloud, a.ID)
@@ -38,8 +38,8 @@ func account(ctx context.Context, on reader, a ledger.Account) (accountRow, erro
 	return row, err
 }
 
-// lockAccount reads an account, makes it where there is none, and locks it to the end
-// of the transaction.
+// lockAccount reads an account, creating it if needed, and locks it until the end of the
+// transaction.
 func (t *tx) lockAccount(ctx context.Context, a ledger.Account) (accountRow, error) {
 	var row accountRow
 	if err := exact(a.Cloud, a.ID); err != nil {
@@ -53,7 +53,7 @@ func (t *tx) lockAccount(ctx context.Context, a ledger.Account) (accountRow, err
 	return row, err
 }
 
-// resourceRow is a resource that was observed or charged for.
+// resourceRow is a resource with observations or charges.
 type resourceRow struct {
 	Account int64 `db:"account"`
 	refRow
@@ -64,12 +64,12 @@ func resourceOf(account int64, ref inventory.Ref) resourceRow {
 	return resourceRow{account, refRow(ref), ref.String()}
 }
 
-// coverageRow is the coverage of a round: ledger.Part as JSON, each once and in order.
+// coverageRow is the coverage of a round: distinct ledger.Parts as sorted JSON.
 type coverageRow struct {
 	Parts string `db:"parts"`
 }
 
-// partDoc is a ledger.Part as it is kept.
+// partDoc is the stored form of a ledger.Part.
 type partDoc struct {
 	Region string         `json:"region"`
 	Kind   inventory.Kind `json:"kind"`
@@ -78,12 +78,12 @@ type partDoc struct {
 func partOf(p ledger.Part) partDoc  { return partDoc(p) }
 func (p partDoc) part() ledger.Part { return ledger.Part(p) }
 
-// factsRow has the facts shared by all observations that agree in them.
+// factsRow holds facts shared by equal observations.
 type factsRow struct {
 	Facts string `db:"facts"`
 }
 
-// factsDoc is an observation but for its time, its resource and its duty.
+// factsDoc is an observation without time, resource and duty.
 type factsDoc struct {
 	Name        string             `json:"name,omitempty"`
 	Type        string             `json:"type,omitempty"`
@@ -102,7 +102,7 @@ type factsDoc struct {
 	Meters      []meterDoc         `json:"meters,omitempty"`
 }
 
-// meterDoc is a ledger.Meter as it is kept.
+// meterDoc is the stored form of a ledger.Meter.
 type meterDoc struct {
 	Name           string          `json:"name"`
 	Category       ledger.Category `json:"category"`
@@ -122,7 +122,7 @@ func meterOf(m ledger.Meter) meterDoc {
 
 func (m meterDoc) meter() ledger.Meter { return ledger.Meter(m) }
 
-// spanDoc is a ledger.Span as it is kept.
+// spanDoc is the stored form of a ledger.Span.
 type spanDoc struct {
 	From  time.Time  `json:"from"`
 	To    time.Time  `json:"to"`
@@ -156,7 +156,7 @@ func (f factsDoc) observe(o *ledger.Observation) {
 		f.Meters, meterDoc.meter)
 }
 
-// Record keeps the new parts of a round and its observations.
+// Record stores the new parts of a round and its observations.
 func (c charges) Record(ctx context.Context, r ledger.Round, observations []ledger.Observation) error {
 	err := recordable(r, observations)
 	if err == nil {
@@ -189,7 +189,7 @@ func (t *tx) keep(ctx context.Context, r ledger.Round, observations []ledger.Obs
 	return t.exec(ctx, "UPDATE ledger_accounts SET version = ? WHERE id = ?", a.Version+1, a.ID)
 }
 
-// recordable refuses records that no query would find.
+// recordable refuses records that no query could find.
 func recordable(r ledger.Round, observations []ledger.Observation) error {
 	if r.At.IsZero() {
 		return errors.New("it has no time")
@@ -211,7 +211,7 @@ func recordable(r ledger.Round, observations []ledger.Observation) error {
 	return nil
 }
 
-// addRound writes a round, or the parts of it that are new, and says whether any was.
+// addRound writes a round or its new parts, and reports whether anything was new.
 func (t *tx) addRound(ctx context.Context, account int64, r ledger.Round) (bool, error) {
 	var kept document[[]partDoc]
 	err := t.get(ctx, &kept, "SELECT c.parts FROM ledger_rounds r JOIN ledger_coverages c ON c.id = r.coverage WHERE "+
@@ -259,7 +259,7 @@ func (t *tx) internCoverage(ctx context.Context, parts []partDoc) (int64, error)
 	return ids[row], into.flush(ctx)
 }
 
-// addObservations writes the observations that are new and says whether any was.
+// addObservations writes the new observations, and reports whether there were any.
 func (t *tx) addObservations(ctx context.Context, account int64, observations []ledger.Observation) (bool, error) {
 	resources, facts := make([]resourceRow, len(observations)), make([]factsRow, len(observations))
 	for i, o := range observations {
@@ -289,7 +289,7 @@ func (t *tx) addObservations(ctx context.Context, account int64, observations []
 	return into.written > 0, err
 }
 
-// roundRow is a round with the parts that it listed whole.
+// roundRow is a round with its completely listed parts.
 type roundRow struct {
 	At     instant             `db:"at"`
 	Source string              `db:"source"`
@@ -297,7 +297,7 @@ type roundRow struct {
 	Parts  document[[]partDoc] `db:"parts"`
 }
 
-// rounds reads those of an account that match a condition, in order of time.
+// rounds reads the matching rounds of an account in time order.
 func (c charges) rounds(ctx context.Context, a ledger.Account, f *filter) ([]ledger.PendingRound, error) {
 	f.and("a.cloud = ?", a.Cloud)
 	f.and("a.cloud_account = ?", a.ID)
@@ -313,14 +313,14 @@ func (c charges) rounds(ctx context.Context, a ledger.Account, f *filter) ([]led
 	}), nil
 }
 
-// Pending returns the rounds of an account that are not settled, in order of time.
+// Pending returns the unsettled rounds of an account in time order.
 func (c charges) Pending(ctx context.Context, a ledger.Account) ([]ledger.PendingRound, error) {
 	f := &filter{dialect: &c.dialect}
 	f.and("r.mark > 0")
 	return c.rounds(ctx, a, f)
 }
 
-// Rounds returns the rounds of an account in [from, to), in order of time.
+// Rounds returns the rounds of an account in [from, to), in time order.
 func (c charges) Rounds(ctx context.Context, a ledger.Account, from, to time.Time) ([]ledger.Round, error) {
 	f := &filter{dialect: &c.dialect}
 	f.span("r.at", from, to)
@@ -328,7 +328,7 @@ func (c charges) Rounds(ctx context.Context, a ledger.Account, from, to time.Tim
 	return convert(rounds, func(r ledger.PendingRound) ledger.Round { return r.Round }), err
 }
 
-// Settle marks a round as posted, if nothing was added to it since it was read.
+// Settle marks a round as posted, unless something was added since it was read.
 func (c charges) Settle(ctx context.Context, r ledger.PendingRound) error {
 	err := c.transact(ctx, func(t *tx) error {
 		return t.exec(ctx, "UPDATE ledger_rounds SET mark = 0 WHERE at = ? AND mark = ?"+
@@ -347,8 +347,7 @@ func (c charges) Version(ctx context.Context, a ledger.Account) (int64, error) {
 	return row.Version, nil
 }
 
-// Reach returns the time that is recorded of each part of an account, in order of region
-// and kind.
+// Reach returns the recorded time of each part of an account, by region and kind.
 func (c charges) Reach(ctx context.Context, a ledger.Account) ([]ledger.Reach, error) {
 	var rows []struct {
 		Region string         `db:"region"`
@@ -374,7 +373,7 @@ func (c charges) Reach(ctx context.Context, a ledger.Account) ([]ledger.Reach, e
 	return out, nil
 }
 
-// Accounts returns every account that has a round or an entry, in order.
+// Accounts returns every account with a round or an entry, sorted.
 func (c charges) Accounts(ctx context.Context) ([]ledger.Account, error) {
 	var rows []struct {
 		Cloud string `db:"cloud"`

@@ -12,13 +12,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// january is the begin of the year that the benchmarks ask about.
+// january is the start of the year that the benchmarks query.
 var january = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// benchPayer is the account that pays in the benchmarks.
+// benchPayer is the account of the benchmarks.
 var benchPayer = ledger.Account{Cloud: "aws", ID: "123456789012"}
 
-// fleetHour returns the entries of a fleet for an hour: half of each machine's is used.
+// fleetHour returns the entries of a fleet for an hour; each machine is busy for half of it.
 func fleetHour(hour time.Time) []ledger.Entry {
 	var out []ledger.Entry
 	for i := range fleet {
@@ -49,10 +49,9 @@ func fleetHour(hour time.Time) []ledger.Entry {
 	return out
 }
 
-// year returns a state with the sums of a year of hourly charges of a fleet: an
-// hour of each machine is appended, and its sums are copied to every other day and
-// month, to the hours of December, and those of single machines to the days of December,
-// because no question about a year reads more of these.
+// year returns a state with a year of hourly charges of a fleet: one hour is appended, and its sums
+// are copied to every other day and month, to the hours of December, and per machine to the days of
+// December. Queries for a year read no others.
 func year(b *testing.B, at store.Options) *store.Store {
 	s := open(b, at)
 	if _, err := s.Ledger().Append(b.Context(), benchPayer, 0, fleetHour(january)); err != nil {
@@ -90,7 +89,7 @@ func hourAfter(t time.Time) time.Time  { return t.Add(time.Hour) }
 func dayAfter(t time.Time) time.Time   { return t.AddDate(0, 0, 1) }
 func monthAfter(t time.Time) time.Time { return t.AddDate(0, 1, 0) }
 
-// BenchmarkYear asks for the costs of a year of hourly charges of 10,000 resources.
+// BenchmarkYear queries the costs of a year of hourly charges of 10,000 resources.
 func BenchmarkYear(b *testing.B) {
 	for _, d := range databases {
 		b.Run(d.name, func(b *testing.B) { ask(b, year(b, d.open(b))) })
@@ -155,7 +154,7 @@ func ask(b *testing.B, s *store.Store) {
 	})
 }
 
-// BenchmarkAppend adds hour after hour of a fleet: two entries of each machine.
+// BenchmarkAppend appends hours of a fleet: two entries per machine.
 func BenchmarkAppend(b *testing.B) {
 	s := open(b, store.Options{Dir: b.TempDir()})
 	version := int64(0)

@@ -45,8 +45,8 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 	}
 }
 
-// The sums of an hour are rewritten by each round that is posted. Their tables and indexes must not
-// grow by that, also where no vacuum comes by, as on the servers of the tests.
+// TestPassesDoNotGrowSums checks that rewriting the sums of an hour with each posted round does not
+// grow their tables and indexes, also without a vacuum, as on the test servers.
 func TestPassesDoNotGrowSums(t *testing.T) {
 	at := store.Options{URL: postgres.Start(t)}
 	s := open(t, at)
@@ -65,7 +65,7 @@ func TestPassesDoNotGrowSums(t *testing.T) {
 		if version, err = s.Ledger().Append(t.Context(), benchPayer, version, entries); err != nil {
 			t.Fatal(err)
 		}
-		if round == 1 { // the first one that updates takes the room that is left for it
+		if round == 1 { // the first update uses the free space reserved for it
 			first = size()
 		}
 	}

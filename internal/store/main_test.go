@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// childVariable makes the test binary carry out a job of the suite.
+// childVariable makes the test binary run a job of the suite.
 const childVariable = "CURFEW_STORE_CHILD"
 
 // child are the parameters of a process of the tests.
@@ -57,8 +57,8 @@ func work(text string) error {
 	return storetest.Work(context.Background(), stores(s), c.Job, os.Stdin, os.Stdout)
 }
 
-// databases are where the tests keep a state, empty each time. PostgreSQL's has another
-// isolation by default than the one that the caps rest on.
+// databases are the databases that tests run on, each initially empty. PostgreSQL's default
+// isolation differs from the one that the caps rely on.
 var databases = []struct {
 	name string
 	open func(t testing.TB) store.Options
@@ -86,7 +86,7 @@ func open(tb testing.TB, o store.Options) *store.Store {
 	return s
 }
 
-// raw opens the database below a state.
+// raw opens the database of a state.
 func raw(tb testing.TB, o store.Options) *sql.DB {
 	tb.Helper()
 	driver, name := "pgx", o.URL
@@ -110,16 +110,16 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// states counts the schemas that were made; left are those, by the database that they are in,
-// that a test has left as the migrations made them.
+// states counts the created schemas; left holds, by database, those that a test has reset to the
+// state after migration.
 var (
 	states atomic.Int64
 	left   = map[string][]string{}
 )
 
-// empty returns an empty state next to another: a directory, or a schema of the same
-// database, because PostgreSQL takes longer to make a database than most tests last.
-// Migrating a schema takes longer than emptying it, so schemas are used again.
+// empty returns an empty state next to another: a directory, or a schema of the same database,
+// because creating a PostgreSQL database takes longer than most tests. Resetting a schema is faster
+// than migrating one, so schemas are reused.
 func empty(tb testing.TB, at store.Options) store.Options {
 	tb.Helper()
 	if at.URL == "" {
@@ -150,15 +150,15 @@ func empty(tb testing.TB, at store.Options) store.Options {
 	}
 	tb.Cleanup(func() {
 		again := raw(tb, at)
-		if _, err := again.Exec("SELECT " + name + "_first.empty()"); err == nil { // otherwise another is made
+		if _, err := again.Exec("SELECT " + name + "_first.empty()"); err == nil { // otherwise create another one
 			left[at.URL] = append(left[at.URL], name)
 		}
 	})
 	return o
 }
 
-// emptying makes a function that takes a schema back to how the migrations left it. Processes
-// that a test left behind are ended first.
+// emptying creates a function that resets a schema to the state after migration. Connections left
+// by a test are terminated first.
 const emptying = `CREATE SCHEMA STATE_first;
 DO $$
 DECLARE name TEXT;

@@ -12,14 +12,12 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// migrations are forward only, numbered, and come in pairs: one file of the same name
-// for each database.
+// migrations are numbered, forward only, and paired: one file of the same name for each database.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// migrator returns a migrator for a database. A caller that migrates holds the database's lock for
-// it.
+// migrator returns a migrator for a database. The caller must hold the lock of migrations.
 func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 	dir := "migrations/sqlite"
 	if name == goose.DialectPostgres {
@@ -33,8 +31,8 @@ func migrator(name goose.Dialect, db *sql.DB) (*goose.Provider, error) {
 		goose.WithDisableGlobalRegistry(true))
 }
 
-// current reports whether a database has the schema that this version knows, without
-// waiting for who migrates it. An error is an answer too: it has to be migrated.
+// current reports whether a database has this version's schema, without waiting for a migration in
+// progress. An error means that it must be migrated.
 func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 	p, err := migrator(name, db)
 	if err != nil {
@@ -50,13 +48,13 @@ func current(ctx context.Context, name goose.Dialect, db *sql.DB) bool {
 
 // errMigrating is returned when another process holds the lock of migrations.
 var errMigrating = fmt.Errorf("another process has been bringing it to another schema for over %s; try again",
-	patience)
+	retryTimeout)
 
-// migrateIn is how long bringing a database to the newest schema may take; a large one
-// takes longer than any other statement.
-const migrateIn = 10 * time.Minute
+// migrationTimeout bounds the time to migrate a database; a large one takes longer than any other
+// statement.
+const migrationTimeout = 10 * time.Minute
 
-// migrate brings a database to the newest schema. It refuses one that is newer.
+// migrate migrates a database to the newest schema. It refuses a newer one.
 func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 	p, err := migrator(name, db)
 	if err != nil {
@@ -75,10 +73,10 @@ func migrate(ctx context.Context, name goose.Dialect, db *sql.DB) error {
 			has,
 			knows)
 	}
-	bounded, end := context.WithTimeout(ctx, migrateIn)
+	bounded, end := context.WithTimeout(ctx, migrationTimeout)
 	defer end()
 	if _, err = p.Up(bounded); err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("bring the database to schema %d: it was not done within %s: %w", knows, migrateIn, err)
+		return fmt.Errorf("bring the database to schema %d: it was not done within %s: %w", knows, migrationTimeout, err)
 	}
 	if partial := (*goose.PartialError)(nil); errors.As(err, &partial) {
 		return fmt.Errorf("migrate to schema %d: %w", partial.Failed.Source.Version, partial.Err)

@@ -74,7 +74,7 @@ func TestBothDatabasesHaveTheSameColumns(t *testing.T) {
 	}
 }
 
-// schemas are the queries that read a whole schema.
+// schemas are queries that read a whole schema.
 var schemas = map[string][]string{
 	"SQLite": {"SELECT type || ' ' || name || ': ' || COALESCE(sql, '') FROM sqlite_master ORDER BY 1"},
 	"PostgreSQL": {
@@ -88,9 +88,9 @@ var schemas = map[string][]string{
 	},
 }
 
-// TestUpgrade opens every database of an older curfew in testdata: nothing is lost,
-// and the schema is that of a new one.
-func TestUpgrade(t *testing.T) {
+// TestUpgradesOldDatabases opens every old database in testdata: nothing is lost, and the schema equals that of
+// a new one.
+func TestUpgradesOldDatabases(t *testing.T) {
 	if *update {
 		preserve(t)
 	}
@@ -142,8 +142,7 @@ type memory struct {
 	Entries  []action.Entry
 }
 
-// past is the content of every old database. Fields that are added later stay out of it: an old
-// database has none.
+// past is the content of every old database. It must not use fields added later.
 var past = func() memory {
 	ref := inventory.Ref{
 		Cloud: "aws", Account: "123456789012", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-0abc",
@@ -204,7 +203,7 @@ var past = func() memory {
 	}
 }()
 
-// remember writes the past into a new state.
+// remember writes past into a new state.
 func remember(t *testing.T, s *store.Store) {
 	t.Helper()
 	a := s.Actions()
@@ -252,7 +251,7 @@ func recall(t *testing.T, s *store.Store) memory {
 	return m
 }
 
-// preserve writes the past in the present schema to testdata.
+// preserve writes past in the current schema to testdata.
 func preserve(t *testing.T) {
 	for _, d := range databases {
 		at := d.open(t)
@@ -295,7 +294,7 @@ func packed(t *testing.T, file string) []byte {
 	return out.Bytes()
 }
 
-// noise are the lines of a dump that its own shell understands, and comments.
+// noise matches lines of a dump for its own shell, and comments.
 var noise = regexp.MustCompile(`(?m)^(\\|--).*\n|^\n`)
 
 func dumped(t *testing.T, url string) []byte {

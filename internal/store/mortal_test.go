@@ -17,35 +17,34 @@ import (
 // ErrKilled is returned by every call of a state after its process was killed.
 var ErrKilled = errors.New("the process was killed")
 
-// Mortal kills the process of a state, as far as the database sees it: from one boundary
-// between two statements on no statement gets through, and the connections close without
-// another word.
+// Mortal kills the process of a state as the database sees it: from a boundary between two
+// statements on, no statement gets through, and the connections close without notice.
 type Mortal struct {
-	// Kill, where set, is called at the boundary in place of closing the connections.
+	// Kill, if set, is called at the boundary instead of closing the connections.
 	Kill func()
 
 	mu sync.Mutex
-	// left is how many boundaries are passed until then; negative: it never dies.
+	// the number of boundaries before it dies; negative for never
 	left   int
 	passed int
 	dead   bool
 }
 
-// Arm lets the process pass so many boundaries from now on; negative is all.
+// Arm lets the process pass a number of boundaries from now on; negative for all.
 func (m *Mortal) Arm(boundaries int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left, m.passed = boundaries, 0
 }
 
-// Passed returns how many boundaries were passed since [Mortal.Arm].
+// Passed returns the number of boundaries since [Mortal.Arm].
 func (m *Mortal) Passed() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.passed
 }
 
-// boundary is before a statement, and before and after a commit.
+// boundary is called before each statement, and before and after a commit.
 func (m *Mortal) boundary() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +71,7 @@ func (m *Mortal) Dead() bool {
 	return m.dead
 }
 
-// OpenMortal opens a state whose writes go by a process that can be killed.
+// OpenMortal opens a state whose writing process can be killed.
 func OpenMortal(tb testing.TB, o Options) (*Store, *Mortal) {
 	tb.Helper()
 	s, m, err := StartMortal(tb.Context(), o)
@@ -207,7 +206,7 @@ func (t mortalTx) Commit() error {
 	if err := t.Tx.Commit(); err != nil {
 		return err
 	}
-	return t.on.boundary() // the answer may not arrive any more
+	return t.on.boundary() // the response may be lost
 }
 
 func (t mortalTx) Rollback() error {

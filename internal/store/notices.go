@@ -12,10 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// noticesFor is for how long notices are kept after they were closed.
-const noticesFor = 30 * 24 * time.Hour
+// closedNoticeRetention is the time for which closed notices are kept.
+const closedNoticeRetention = 30 * 24 * time.Hour
 
-// briefingDoc is an action.Briefing as it is kept.
+// briefingDoc is the stored form of an action.Briefing.
 type briefingDoc struct {
 	Recipients []string          `json:"recipients"`
 	Name       string            `json:"name"`
@@ -54,7 +54,7 @@ func (d briefingDoc) briefing() action.Briefing {
 	}
 }
 
-// noticeRow is a notice. Its ref has the column kind, so its own kind is in message.
+// noticeRow is a notice. The column kind belongs to its ref, so its own kind is in message.
 type noticeRow struct {
 	ID      string `db:"id"`
 	Account string `db:"account"`
@@ -95,7 +95,7 @@ func (r noticeRow) notice() action.Notice {
 	}
 }
 
-// SaveOwing writes an item with its entries and the notices that it owes people.
+// SaveOwing writes an item with its entries and the notices that it causes.
 func (a actions) SaveOwing(ctx context.Context, it action.Item, owed []action.Notice, entries ...action.Entry) (
 	action.Item, error) {
 	return a.save(ctx, it, entries, func(t *tx) error { return t.putNotices(ctx, owed) })
@@ -117,7 +117,7 @@ func (t *tx) putNotices(ctx context.Context, owed []action.Notice) error {
 
 const dueNotice = " WHERE account = ? AND closed_at IS NULL AND due_at <= ? ORDER BY due_at, id LIMIT 1"
 
-// ClaimNotice claims the notice of an account that has been due the longest; nil where none is.
+// ClaimNotice claims the account's notice that is most overdue, or returns nil.
 func (a actions) ClaimNotice(ctx context.Context, account string, now, until time.Time) (*action.Notice, error) {
 	claimed, err := a.claimNotice(ctx, account, now, until)
 	return claimed, attempted(err, "claim a notice of %s", account)
@@ -126,7 +126,7 @@ func (a actions) ClaimNotice(ctx context.Context, account string, now, until tim
 func (a actions) claimNotice(ctx context.Context, account string, now, until time.Time) (*action.Notice, error) {
 	var rows []noticeRow
 	if err := a.list(ctx, &rows, notices().query+dueNotice, account, at(now)); err != nil || len(rows) == 0 {
-		return nil, err // most rounds end here, without a transaction that writes
+		return nil, err // most rounds end here, without a writing transaction
 	}
 	var claimed *action.Notice
 	err := a.transact(ctx, func(t *tx) error {
@@ -147,8 +147,7 @@ func (a actions) claimNotice(ctx context.Context, account string, now, until tim
 	return claimed, err
 }
 
-// PutNotice writes the result of a delivery with its entries, and deletes notices that were closed
-// long ago.
+// PutNotice writes the result of a delivery with its entries, and deletes old closed notices.
 func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...action.Entry) error {
 	row, err := noticeOf(n)
 	if err != nil {
@@ -166,7 +165,7 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 		}
 		if !n.ClosedAt.IsZero() {
 			if err := t.exec(ctx, "DELETE FROM notices WHERE closed_at < ?",
-				at(n.ClosedAt.Add(-noticesFor))); err != nil {
+				at(n.ClosedAt.Add(-closedNoticeRetention))); err != nil {
 				return err
 			}
 		}
@@ -176,7 +175,7 @@ func (a actions) PutNotice(ctx context.Context, n action.Notice, entries ...acti
 	return attempted(err, "keep what became of notice %s", n.ID)
 }
 
-// Owed returns the notices that no channel accepted yet.
+// Owed returns the notices that no channel has accepted yet.
 func (a actions) Owed(ctx context.Context) ([]action.Notice, error) {
 	var rows []noticeRow
 	if err := a.list(ctx, &rows, notices().query+" WHERE closed_at IS NULL ORDER BY created_at, id"); err != nil {

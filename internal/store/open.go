@@ -1,8 +1,7 @@
-// Package store keeps the state that outlives a process and binds all of them: the
-// ladder's items, caps, freeze and keeps, the audit log, requests for approval, bills,
-// the ledger, holds and the gate's decisions. It is one SQLite file by default, or a
-// PostgreSQL database; the same statements run on both, and internal/store/storetest
-// holds both to the same behavior.
+// Package store persists the state that all processes share: the ladder's items, caps, freeze and
+// keeps, the audit log, approval requests, bills, the ledger, holds and the gate's decisions. It is
+// a SQLite file by default, or a PostgreSQL database. The same statements run on both, and
+// internal/store/storetest checks that both behave the same.
 package store
 
 import (
@@ -23,15 +22,15 @@ import (
 
 // Options locate the state.
 type Options struct {
-	// URL is that of a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME.
-	// Without it the state is the file [FileName] in the directory Dir.
+	// URL locates a PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/NAME. Without it the
+	// state is the file [FileName] in the directory Dir.
 	URL, Dir string
-	// Temporary is true if a state in Dir need not survive a power cut, so that no transaction
-	// waits for the disk.
+	// Temporary is true if a state in Dir need not survive a power failure, so that transactions do
+	// not wait for the disk.
 	Temporary bool
-	// Host is where a file's time comes from; a database has its own.
+	// Host is the source of a file's time; a database has its own.
 	Host Host `json:"-"`
-	// Witness notices that the state was put back; nil: nothing acts by it that would matter.
+	// Witness detects a restored older state; nil if nothing acts on the state.
 	Witness *witness.Witness `json:"-"`
 }
 
@@ -39,11 +38,11 @@ type Options struct {
 type Host struct {
 	// Now is the wall clock; nil is the system's.
 	Now func() time.Time
-	// Uptime returns the name of the machine's boot and the time since then; nil, or an
-	// empty name, is not known.
+	// Uptime returns the ID of the machine's boot and the time since then; nil or an empty ID if
+	// unknown.
 	Uptime func() (boot string, up time.Duration)
-	// FileTime is the clock of the file system that a directory is on, such as [FileTime];
-	// nil takes the wall clock for it.
+	// FileTime returns the clock of a directory's file system, such as [FileTime]; nil uses the
+	// wall clock.
 	FileTime func(dir string) (time.Time, error)
 }
 
@@ -54,10 +53,9 @@ type Store struct {
 	lent bool
 }
 
-// Transact carries out do in one transaction: everything that do writes through the stores
-// of the state that it is given, with its audit entries, is kept, or nothing. Where another
-// process was in the way do is called again, so it changes nothing outside that state, and
-// it asks no one over a network, because others wait for it.
+// Transact runs do in one transaction: either all of its writes through the given state, with their
+// audit entries, are committed, or none. After a conflict do is called again, so it must have no
+// other side effects, and it must not use the network, because others wait for it.
 func (s *Store) Transact(ctx context.Context, do func(*Store) error) error {
 	return s.db.transact(ctx, func(t *tx) error {
 		inner := *s.db
@@ -66,12 +64,12 @@ func (s *Store) Transact(ctx context.Context, do func(*Store) error) error {
 	})
 }
 
-// Lend returns the same state for a caller whose Close ends nothing.
+// Lend returns the same state for a caller whose Close has no effect.
 func (s *Store) Lend() *Store { return &Store{s.db, true} }
 
-// Open opens the state, creates it if there is none, and migrates it to the schema of this version.
-// Processes that open it at the same time wait for one another. An error is one line and never
-// holds the URL's password.
+// Open opens the state, creating it if needed, and migrates it to this version's schema. Processes
+// that open it at the same time wait for each other. Errors are one line and never contain the
+// URL's password.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	var db *database
 	var err error
@@ -95,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return &Store{db: db}, nil
 }
 
-// Close closes the database. What was written is kept.
+// Close closes the database.
 func (s *Store) Close() error {
 	if s.lent {
 		return nil
@@ -110,19 +108,19 @@ func (s *Store) Close() error {
 // Actions returns the store of the ladder.
 func (s *Store) Actions() action.Store { return actions{s.db, nil} }
 
-// Approvals returns the requests for approval.
+// Approvals returns the store of approval requests.
 func (s *Store) Approvals() approval.Store { return approvals{s.db} }
 
-// Bills returns the imported billing periods.
+// Bills returns the store of imported billing periods.
 func (s *Store) Bills() bill.Store { return bills{s.db} }
 
 // Ledger returns the store of observations and their costs.
 func (s *Store) Ledger() ledger.Store { return charges{s.db} }
 
-// Budgets returns the store of holds and of the spending by the ledger.
+// Budgets returns the store of holds, with spending from the ledger.
 func (s *Store) Budgets() budget.Store { return holds{s.db} }
 
-// Gate returns the store of decisions about launches.
+// Gate returns the store of launch decisions.
 func (s *Store) Gate() gate.Store { return decisions{s.db} }
 
 // advice is an error with its remedy in one line.
@@ -131,7 +129,7 @@ type advice struct {
 	cause error
 }
 
-// Error gives the advice and the cause.
+// Error returns the advice and the cause.
 func (a *advice) Error() string {
 	return a.text + " (" + strings.Join(strings.Fields(a.cause.Error()), " ") + ")"
 }

@@ -78,7 +78,7 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses: each error of opening is one line with its remedy.
+// TestOpenRefuses checks that each error of opening is one line with its remedy.
 func TestOpenRefuses(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,8 +192,8 @@ func TestOpenStopsWaiting(t *testing.T) {
 	}
 }
 
-// TestWritesSurvivePowerCuts holds SQLite to writing each transaction through.
-func TestWritesSurvivePowerCuts(t *testing.T) {
+// TestSyncsTransactions checks that SQLite syncs each transaction to disk.
+func TestSyncsTransactions(t *testing.T) {
 	at := store.Options{Dir: t.TempDir()}
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 		if got := store.Pragma(t, open(t, at), pragma); got != want {
@@ -202,7 +202,8 @@ func TestWritesSurvivePowerCuts(t *testing.T) {
 	}
 }
 
-// TestTemporaryStateDoesNotSync: the writes of a demonstration are lost with it anyway.
+// TestTemporaryStateDoesNotSync checks that a demonstration's state, which is discarded anyway, is
+// not synced.
 func TestTemporaryStateDoesNotSync(t *testing.T) {
 	at := store.Options{Dir: t.TempDir(), Temporary: true}
 	if got := store.Pragma(t, open(t, at), "synchronous"); got != "0" {
@@ -210,8 +211,8 @@ func TestTemporaryStateDoesNotSync(t *testing.T) {
 	}
 }
 
-// TestOpenCompletesPartialState: a state is there whole or not at all, whatever a process left
-// that died while it made one.
+// TestOpenCompletesPartialState checks that a state left incomplete by a crashed process is
+// completed.
 func TestOpenCompletesPartialState(t *testing.T) {
 	whole := store.Options{Dir: t.TempDir()}
 	fill(t, whole)
@@ -251,14 +252,14 @@ func fill(t *testing.T, at store.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Actions().Record(t.Context(), make100()...)
+	err = s.Actions().Record(t.Context(), hundredEntries()...)
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// make100 returns a hundred entries.
-func make100() []action.Entry {
+// hundredEntries returns a hundred entries.
+func hundredEntries() []action.Entry {
 	all := make([]action.Entry, 100)
 	for i := range all {
 		all[i] = action.Entry{At: noon, What: "warned", Because: strings.Repeat("idle ", 20)}
@@ -275,7 +276,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// TestNow: a state tells its time, which only a server's machines have in common.
+// TestNow checks the state's time, which only machines of one server share.
 func TestNow(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -292,8 +293,8 @@ func TestNow(t *testing.T) {
 	}
 }
 
-// TestOpenDoesNotWaitForMigrations: whoever needs no migration, a freeze before all, does
-// not wait for the lock of those who do.
+// TestOpenDoesNotWaitForMigrations checks that a process that needs no migration, such as a freeze,
+// does not wait for the lock of migrations.
 func TestOpenDoesNotWaitForMigrations(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
@@ -314,7 +315,7 @@ func TestOpenDoesNotWaitForMigrations(t *testing.T) {
 	}
 }
 
-// lockOfMigrations takes it to the end of the test.
+// lockOfMigrations holds the lock until the end of the test.
 func lockOfMigrations(t *testing.T, at store.Options) {
 	t.Helper()
 	if at.URL != "" {
@@ -339,7 +340,8 @@ func lockOfMigrations(t *testing.T, at store.Options) {
 	t.Cleanup(func() { _, _ = held.Rollback(), db.Close() })
 }
 
-// TestSilentServerTimesOut: one that accepts and never answers is given up within seconds.
+// TestSilentServerTimesOut checks that a server that accepts but never responds is given up within
+// seconds.
 func TestSilentServerTimesOut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -348,7 +350,7 @@ func TestSilentServerTimesOut(t *testing.T) {
 	defer l.Close()
 	go func() {
 		for {
-			if _, err := l.Accept(); err != nil { // kept open, and never answered
+			if _, err := l.Accept(); err != nil { // kept open without a response
 				return
 			}
 		}
@@ -363,7 +365,7 @@ func TestSilentServerTimesOut(t *testing.T) {
 	}
 }
 
-// TestHeldLockTimesOut: the wait for a lock that another process keeps is bounded.
+// TestHeldLockTimesOut checks that waiting for another process's lock is bounded.
 func TestHeldLockTimesOut(t *testing.T) {
 	at := databases[1].open(t)
 	s := open(t, at)
@@ -387,7 +389,7 @@ func TestHeldLockTimesOut(t *testing.T) {
 	}
 }
 
-// TestOpenRefusesNewerSchema: one that is newer by a single step is not this version's.
+// TestOpenRefusesNewerSchema refuses a schema that is one step newer.
 func TestOpenRefusesNewerSchema(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

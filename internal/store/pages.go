@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// pagesVFS is the name under which SQLite knows files whose pages carry checksums.
+	// pagesVFS is the name of the SQLite VFS for files with page checksums.
 	pagesVFS = "curfew"
-	// diskPage is the page size of every database of curfew, and sumSize the size of the checksum
-	// at the end of each page.
-	diskPage, sumSize = 4096, 8
-	// headerSize is that of the header of the file, in which reservedAt says how many bytes at the
-	// end of each page are not SQLite's, and diskPageAt how large pages are.
+	// pageSizeOnDisk is the page size of every database, and sumSize the size of the checksum at the end
+	// of each page.
+	pageSizeOnDisk, sumSize = 4096, 8
+	// headerSize is the size of the file header. At reservedAt it has the number of bytes reserved
+	// at the end of each page, at diskPageAt the page size.
 	headerSize, diskPageAt, reservedAt = 100, 16, 20
 )
 
-// castagnoli is computed by the processor, as the other polynomial is.
+// castagnoli is hardware-accelerated, like the IEEE polynomial.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumOf is the checksum of a page at an offset of the file: two independent ones of 32 bits, so
-// that a page with flipped bits, or of another place, is taken with a chance of one in 2^64.
+// sumOf returns the checksum of a page at a file offset: two independent 32-bit sums, so that a
+// damaged or misplaced page passes with probability 2^-64.
 func sumOf(page []byte, offset int64) uint64 {
 	var at [8]byte
 	binary.BigEndian.PutUint64(at[:], uint64(offset))
@@ -40,23 +40,23 @@ func sumOf(page []byte, offset int64) uint64 {
 		uint64(crc32.Update(crc32.Update(0, crc32.IEEETable, at[:]), crc32.IEEETable, content))
 }
 
-// seal writes the checksum of a page to its end.
+// seal writes the checksum to the end of a page.
 func seal(page []byte, offset int64) {
 	binary.BigEndian.PutUint64(page[len(page)-sumSize:], sumOf(page, offset))
 }
 
-// intact reports whether a page is as it was sealed.
+// intact reports whether a page matches its checksum.
 func intact(page []byte, offset int64) bool {
 	return binary.BigEndian.Uint64(page[len(page)-sumSize:]) == sumOf(page, offset)
 }
 
-// sealed reports whether the header of a file, or its first page, reserves the room for checksums.
+// sealed reports whether the header of a file, or its first page, reserves space for checksums.
 func sealed(header []byte) bool {
 	size := int(binary.BigEndian.Uint16(header[diskPageAt:]))
-	return size == diskPage && header[reservedAt] == sumSize
+	return size == pageSizeOnDisk && header[reservedAt] == sumSize
 }
 
-// The methods of files as SQLite calls them.
+// The methods of files in SQLite's calling convention.
 type (
 	openMethod = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
 	ioMethod   = func(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32
@@ -66,28 +66,28 @@ type (
 var plainFiles struct {
 	vfs     uintptr
 	open    openMethod
-	checked uintptr // the name of the files that are checked
+	checked uintptr // the name of the VFS with checksums
 	mu      sync.Mutex
 	methods map[methodsKey]*checkedMethods
 }
 
-// methodsKey are the methods of the operating system, for a database or for its log.
+// methodsKey identifies the operating system's methods, for a database or for its log.
 type methodsKey struct {
 	of  uintptr
 	log bool
 }
 
-// checkedMethods are the methods of a database whose pages are checked, or of its log.
+// checkedMethods are the methods of a database with page checksums, or of its log.
 type checkedMethods struct {
 	table       sqlite3.Tsqlite3_io_methods
 	read, write ioMethod
-	// own are the methods in the table, which does not keep them for the collector.
+	// own keeps the methods reachable for the garbage collector; the table does not.
 	own [2]ioMethod
 }
 
-// registerPages makes the checked files known to SQLite.
+// registerPages registers the VFS with SQLite.
 var registerPages = sync.OnceValue(func() error {
-	tls := libc.NewTLS() // for as long as the process lives
+	tls := libc.NewTLS() // lives as long as the process
 	if code := sqlite3.Xsqlite3_initialize(tls); code != sqlite3.SQLITE_OK {
 		return fmt.Errorf("begin with SQLite: %d", code)
 	}
@@ -113,7 +113,7 @@ var registerPages = sync.OnceValue(func() error {
 	return nil
 })
 
-// functionOf is a function as the tables of SQLite hold it.
+// functionOf returns a function pointer in the form of SQLite's tables.
 func functionOf(f any) uintptr {
 	type iface [2]uintptr
 	return (*iface)(unsafe.Pointer(&f))[1]
@@ -127,13 +127,12 @@ func fileAt(p uintptr) *sqlite3.Tsqlite3_file {
 	return (*sqlite3.Tsqlite3_file)(*(*unsafe.Pointer)(unsafe.Pointer(&p)))
 }
 
-// bytesAt is memory of SQLite.
+// bytesAt returns SQLite memory as a slice.
 func bytesAt(p uintptr, n int32) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n)
 }
 
-// openChecked opens a file; of a database and its log it puts methods that check pages in the
-// place of those of the operating system.
+// openChecked opens a file; for a database and its log it installs methods that check pages.
 func openChecked(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr) int32 {
 	code := plainFiles.open(tls, plainFiles.vfs, name, file, flags, outFlags)
 	if code != sqlite3.SQLITE_OK || flags&(sqlite3.SQLITE_OPEN_MAIN_DB|sqlite3.SQLITE_OPEN_WAL) == 0 {
@@ -144,7 +143,7 @@ func openChecked(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uin
 	return code
 }
 
-// checked returns the table of methods that check pages by those of the operating system.
+// checked returns the table of checking methods for the operating system's methods.
 func checked(of uintptr, log bool) uintptr {
 	plainFiles.mu.Lock()
 	defer plainFiles.mu.Unlock()
@@ -158,21 +157,21 @@ func checked(of uintptr, log bool) uintptr {
 			m.own = [2]ioMethod{m.readLog, m.writeLog}
 		}
 		m.table.FxRead, m.table.FxWrite = functionOf(m.own[0]), functionOf(m.own[1])
-		m.table.FiVersion = min(m.table.FiVersion, 2) // memory maps would go past the methods
+		m.table.FiVersion = min(m.table.FiVersion, 2) // memory maps would bypass the methods
 		plainFiles.methods[methodsKey{of, log}] = m
 	}
-	return uintptr(unsafe.Pointer(&m.table)) // the map keeps it, and it never moves
+	return uintptr(unsafe.Pointer(&m.table)) // kept in the map, never moved
 }
 
-// readPage reads a page, or a part of the header, and refuses a page that is not as it was written.
+// readPage reads a page or part of the header, and rejects a damaged page.
 func (m *checkedMethods) readPage(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
 	code := m.read(tls, file, buffer, amount, offset)
 	if code != sqlite3.SQLITE_OK {
-		return code // the end of the file too
+		return code // including end of file
 	}
 	read := bytesAt(buffer, amount)
 	switch {
-	case offset%diskPage == 0 && amount == diskPage:
+	case offset%pageSizeOnDisk == 0 && amount == pageSizeOnDisk:
 		if !intact(read, offset) || offset == 0 && !sealed(read) {
 			return sqlite3.SQLITE_IOERR_DATA
 		}
@@ -186,14 +185,14 @@ func (m *checkedMethods) readPage(tls *libc.TLS, file, buffer uintptr, amount in
 	return code
 }
 
-// checkAround refuses a part of a page whose page is not as it was written. SQLite reads long
-// values in parts, past its cache (SQLITE_DIRECT_OVERFLOW_READ).
+// checkAround rejects a read of part of a damaged page. SQLite reads long values in parts,
+// bypassing its cache (SQLITE_DIRECT_OVERFLOW_READ).
 func (m *checkedMethods) checkAround(tls *libc.TLS, file uintptr, read []byte, offset int64) int32 {
-	within := offset % diskPage
-	if within+int64(len(read)) > diskPage {
-		return sqlite3.SQLITE_IOERR_DATA // pages of another size
+	within := offset % pageSizeOnDisk
+	if within+int64(len(read)) > pageSizeOnDisk {
+		return sqlite3.SQLITE_IOERR_DATA // a different page size
 	}
-	page, code := m.part(tls, file, offset-within, diskPage)
+	page, code := m.part(tls, file, offset-within, pageSizeOnDisk)
 	if code != sqlite3.SQLITE_OK {
 		return code
 	}
@@ -203,10 +202,10 @@ func (m *checkedMethods) checkAround(tls *libc.TLS, file uintptr, read []byte, o
 	return code
 }
 
-// writePage seals a page and writes it. The end of a page is not SQLite's.
+// writePage seals and writes a page. SQLite does not use the end of the page.
 func (m *checkedMethods) writePage(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
 	page := bytesAt(buffer, amount)
-	if offset%diskPage != 0 || amount != diskPage || offset == 0 && !sealed(page) {
+	if offset%pageSizeOnDisk != 0 || amount != pageSizeOnDisk || offset == 0 && !sealed(page) {
 		return sqlite3.SQLITE_IOERR_DATA
 	}
 	seal(page, offset)
@@ -214,20 +213,21 @@ func (m *checkedMethods) writePage(tls *libc.TLS, file, buffer uintptr, amount i
 }
 
 // The log (https://sqlite.org/fileformat2.html#the_write_ahead_log): a header, then frames of a
-// header and a page. The checksum of a frame goes on from that of the frame before.
+// header and a page each. Checksums of frames are cumulative.
 const (
 	logHeader, frameHeader = 32, 24
-	// headerSumAt and frameSumAt are where the headers hold their checksums.
+	// headerSumAt and frameSumAt are the offsets of the checksums in the headers.
 	headerSumAt, frameSumAt = 24, 16
 )
 
 // isFramePage reports whether a page of the log is at an offset.
 func isFramePage(amount int32, offset int64) bool {
-	return amount == diskPage && offset >= logHeader && (offset-logHeader)%(frameHeader+diskPage) == frameHeader
+	return amount == pageSizeOnDisk && offset >= logHeader &&
+		(offset-logHeader)%(frameHeader+pageSizeOnDisk) == frameHeader
 }
 
-// readLog reads a page of the log, and refuses one that is not as it was written. Whole frames
-// are read when the log is recovered, by SQLite's own checksums.
+// readLog reads a page of the log and rejects a damaged one. Whole frames are read in recovery,
+// which uses SQLite's own checksums.
 func (m *checkedMethods) readLog(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
 	code := m.read(tls, file, buffer, amount, offset)
 	if code != sqlite3.SQLITE_OK || !isFramePage(amount, offset) {
@@ -240,18 +240,18 @@ func (m *checkedMethods) readLog(tls *libc.TLS, file, buffer uintptr, amount int
 	return code
 }
 
-// placeOf is where the page of a frame is in the database.
+// placeOf returns the database offset of a frame's page.
 func placeOf(header []byte) int64 {
-	return (int64(binary.BigEndian.Uint32(header)) - 1) * diskPage
+	return (int64(binary.BigEndian.Uint32(header)) - 1) * pageSizeOnDisk
 }
 
-// writeLog seals a page and writes it to the log, so that whoever copies it from there to the
-// database, such as another program that opens the file last, copies its checksum too. SQLite
-// has written the header of the frame with the checksum of the page as it was before.
+// writeLog seals a page and writes it to the log, so that a later checkpoint, possibly by another
+// program, copies its checksum to the database. The frame header is already written with the
+// checksum of the unsealed page and is corrected.
 func (m *checkedMethods) writeLog(tls *libc.TLS, file, buffer uintptr, amount int32, offset int64) int32 {
 	switch {
 	case offset >= logHeader && amount > frameHeader && !isFramePage(amount, offset):
-		return sqlite3.SQLITE_IOERR_DATA // pages of another size
+		return sqlite3.SQLITE_IOERR_DATA // a different page size
 	case !isFramePage(amount, offset):
 		return m.write(tls, file, buffer, amount, offset)
 	}
@@ -271,7 +271,7 @@ func (m *checkedMethods) writeLog(tls *libc.TLS, file, buffer uintptr, amount in
 	}
 	before := log[headerSumAt:]
 	if frame > logHeader {
-		if before, code = m.part(tls, file, frame-diskPage-frameHeader+frameSumAt,
+		if before, code = m.part(tls, file, frame-pageSizeOnDisk-frameHeader+frameSumAt,
 			sumSize); code != sqlite3.SQLITE_OK {
 			return code
 		}
@@ -294,9 +294,9 @@ func (m *checkedMethods) writeLog(tls *libc.TLS, file, buffer uintptr, amount in
 	return m.write(tls, file, sum, sumSize, frame+frameSumAt)
 }
 
-// frameSum goes on with the checksum of a frame.
+// frameSum continues the checksum of a frame.
 func frameSum(order binary.ByteOrder, text []byte, a, b uint32) (uint32, uint32) {
-	if order == binary.LittleEndian { // the usual one, without a call for each word
+	if order == binary.LittleEndian { // the usual order, without a call for each word
 		for ; len(text) >= 8; text = text[8:] {
 			a += binary.LittleEndian.Uint32(text) + b
 			b += binary.LittleEndian.Uint32(text[4:]) + a
@@ -321,7 +321,7 @@ func (m *checkedMethods) part(tls *libc.TLS, file uintptr, offset int64, n int32
 	return slices.Clone(bytesAt(buffer, n)), code
 }
 
-// isSealed reports whether the pages of a database carry checksums; an empty file is none yet.
+// isSealed reports whether a database has page checksums; an empty file has none yet.
 func isSealed(path string) (sealedFile, empty bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -344,8 +344,8 @@ type rawSQLite struct {
 	db  uintptr
 }
 
-// openRaw opens a database, with or without checks of its pages, and reserves the room for
-// checksums in a new one.
+// openRaw opens a database, with or without page checks, and reserves space for checksums in a new
+// one.
 func openRaw(path string, check bool) (*rawSQLite, error) {
 	if err := registerPages(); err != nil {
 		return nil, err
@@ -375,7 +375,7 @@ func openRaw(path string, check bool) (*rawSQLite, error) {
 	return c, nil
 }
 
-// exec carries out statements.
+// exec runs statements.
 func (c *rawSQLite) exec(statements string) error {
 	text, err := libc.CString(statements)
 	if err != nil {
@@ -396,7 +396,7 @@ type rawError struct {
 
 func (e *rawError) Error() string { return fmt.Sprintf("%s (%d)", e.text, e.code) }
 
-// Code returns the code of the result, as [sqlite.Error] does.
+// Code returns the result code, like [sqlite.Error].
 func (e *rawError) Code() int { return int(e.code) }
 
 func (c *rawSQLite) explain(code int32) error {

@@ -12,18 +12,18 @@ import (
 )
 
 func BenchmarkSum(b *testing.B) {
-	page := make([]byte, diskPage)
+	page := make([]byte, pageSizeOnDisk)
 	for i := range page {
 		page[i] = byte(i * 7)
 	}
-	b.SetBytes(diskPage)
+	b.SetBytes(pageSizeOnDisk)
 	for b.Loop() {
 		seal(page, 4096)
 	}
 }
 
-func TestSumNoticesFlipsAndPlaces(t *testing.T) {
-	page := make([]byte, diskPage)
+func TestSumDetectsFlipsAndMisplacedPages(t *testing.T) {
+	page := make([]byte, pageSizeOnDisk)
 	for i := range page {
 		page[i] = byte(i * 7)
 	}
@@ -34,21 +34,21 @@ func TestSumNoticesFlipsAndPlaces(t *testing.T) {
 	if intact(page, 4096) {
 		t.Error("a page in the place of another one is taken for it")
 	}
-	for bit := range diskPage * 8 {
+	for bit := range pageSizeOnDisk * 8 {
 		page[bit/8] ^= 1 << (bit % 8)
 		if intact(page, 8192) {
 			t.Errorf("bit %d is flipped, and the page is taken", bit)
 		}
 		page[bit/8] ^= 1 << (bit % 8)
 	}
-	if intact(make([]byte, diskPage), 0) {
+	if intact(make([]byte, pageSizeOnDisk), 0) {
 		t.Error("an empty page is taken")
 	}
 }
 
-// TestOtherProgramsReadTheFile: another program that opens the file last copies the log to the
-// database, without a checksum of its own. A log that no one copied is recovered after a crash.
-func TestOtherProgramsReadTheFile(t *testing.T) {
+// TestOtherProgramsCanCheckpoint checks that another program that closes the file last merges the log
+// correctly without computing checksums, and that an unmerged log is recovered after a crash.
+func TestOtherProgramsCanCheckpoint(t *testing.T) {
 	for _, reader := range []string{"", "?vfs=" + pagesVFS} {
 		dir := t.TempDir()
 		s, err := Open(t.Context(), Options{Dir: dir})
@@ -65,7 +65,7 @@ func TestOtherProgramsReadTheFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// As after a crash: the database and its log, and no process that has them open.
+		// As after a crash: the database and its log, opened by no process.
 		crashed := filepath.Join(t.TempDir(), FileName)
 		for _, end := range []string{"", "-wal"} {
 			text, err := os.ReadFile(filepath.Join(dir, FileName) + end)
@@ -76,7 +76,7 @@ func TestOtherProgramsReadTheFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if st, err := os.Stat(crashed + "-wal"); err != nil || st.Size() < 100*diskPage {
+		if st, err := os.Stat(crashed + "-wal"); err != nil || st.Size() < 100*pageSizeOnDisk {
 			t.Fatalf("the log is short: %v, %v", st, err)
 		}
 		db, err := sql.Open("sqlite", "file:"+crashed+reader)
@@ -104,8 +104,8 @@ func TestOtherProgramsReadTheFile(t *testing.T) {
 	}
 }
 
-// TestLargeTransactionIsRecovered: a transaction that does not fit the cache writes pages to the
-// log more than once, and SQLite computes the checksums of its frames again.
+// TestLargeTransactionIsRecovered checks a transaction larger than the cache, which writes pages to
+// the log more than once, so that SQLite recomputes the checksums of frames.
 func TestLargeTransactionIsRecovered(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), Options{Dir: dir})
@@ -157,8 +157,8 @@ func TestLargeTransactionIsRecovered(t *testing.T) {
 	}
 }
 
-// TestLongValuesAreChecked: SQLite reads values of many pages in parts, past its cache, and each
-// of their pages is checked all the same.
+// TestLongValuesAreChecked checks that all pages of long values, which SQLite reads in parts
+// bypassing its cache, are verified.
 func TestLongValuesAreChecked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	if err := touch(path); err != nil {

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// postgresConnections bounds the connections of one process, well under the 100
-	// that a server takes by default.
+	// postgresConnections bounds the connections of one process, well below a server's default of
+	// 100.
 	postgresConnections = 16
-	// connectIn is how long a server may take to accept a connection.
-	connectIn = 10 * time.Second
-	// sessionLimits bound for how long a statement waits for another's lock, which is
-	// tried again then, and for how long a process that has stopped keeps its own.
+	// connectTimeout bounds the time to connect to a server.
+	connectTimeout = 10 * time.Second
+	// sessionLimits bound the wait of a statement for a lock, after which it is retried, and the
+	// time for which a stopped process keeps its locks.
 	sessionLimits = "SET lock_timeout = '10s'; SET idle_in_transaction_session_timeout = '20s'"
 	// migrationLock is the key of the advisory lock of migrations: "curfew" in ASCII.
 	migrationLock = 0x637572666577
 )
 
-// The codes of PostgreSQL's manual, appendix A.
+// Codes of the PostgreSQL manual, appendix A.
 const (
 	uniqueViolation      = "23505"
 	serializationFailure = "40001"
@@ -42,8 +42,8 @@ const (
 	outOfRange           = "22003"
 )
 
-// Each statement sees the transactions committed before it began, so that a statement behind a lock
-// sees the writes of its holder; the default of a server may differ.
+// Each statement sees the transactions committed before it began, so that after waiting for a lock
+// it sees the writes of its holder; a server's default may differ.
 var postgresDialect = dialect{
 	begin:     &sql.TxOptions{Isolation: sql.LevelReadCommitted},
 	forUpdate: " FOR UPDATE",
@@ -52,7 +52,7 @@ var postgresDialect = dialect{
 	},
 	duplicate: func(err error) bool { return postgresCode(err) == uniqueViolation },
 	overflow:  func(err error) bool { return postgresCode(err) == outOfRange },
-	// A list without an element may be null.
+	// An empty list may be null.
 	elements: "jsonb_array_elements_text(COALESCE(NULLIF(CAST(? AS JSONB), 'null'), '[]'))",
 	clock:    "SELECT CAST(EXTRACT(EPOCH FROM CLOCK_TIMESTAMP()) * 1000000 AS BIGINT)",
 }
@@ -63,7 +63,7 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	}
 	c, err := pgx.ParseConfig(at)
 	if err != nil {
-		// What was wrong with it could quote the password.
+		// The cause could contain the password.
 		return nil, errors.New("open the state: the database's URL cannot be read; write " +
 			"postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters as %XX")
 	}
@@ -71,7 +71,7 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 		c.RuntimeParams["application_name"] = "curfew"
 	}
 	if c.ConnectTimeout <= 0 {
-		c.ConnectTimeout = connectIn
+		c.ConnectTimeout = connectTimeout
 	}
 	db := sqlx.NewDb(stdlib.OpenDB(*c, stdlib.OptionAfterConnect(func(ctx context.Context, on *pgx.Conn) error {
 		return answered(ctx, "set the limits of a session", func(ctx context.Context) error {
@@ -92,8 +92,7 @@ func openPostgres(ctx context.Context, at string) (*database, error) {
 	return &database{dialect: postgresDialect, write: db, read: db, name: postgresName(c)}, nil
 }
 
-// postgresName identifies a database without user and password, which differ from process to
-// process.
+// postgresName identifies a database without user and password, which vary by process.
 func postgresName(c *pgx.ConnConfig) string {
 	u := url.URL{Scheme: "postgres", Host: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Path: "/" + c.Database}
 	query := url.Values{}
@@ -106,7 +105,7 @@ func postgresName(c *pgx.ConnConfig) string {
 	return u.String()
 }
 
-// migratePostgres migrates while no other process does.
+// migratePostgres migrates under the lock of migrations.
 func migratePostgres(ctx context.Context, db *sql.DB) error {
 	if current(ctx, goose.DialectPostgres, db) {
 		return nil
@@ -119,8 +118,8 @@ func migratePostgres(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }() // back to the pool
-	waiting, stop := context.WithTimeout(ctx, patience)
+	defer func() { _ = lock.Close() }() // returns it to the pool
+	waiting, stop := context.WithTimeout(ctx, retryTimeout)
 	defer stop()
 	for held := false; !held; {
 		err := answered(ctx, "take the lock of migrations", func(ctx context.Context) error {
@@ -134,7 +133,7 @@ func migratePostgres(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	defer func() {
-		// A connection that cannot do this has ended, and its lock with it.
+		// If this fails, the connection and thus the lock are gone.
 		_ = answered(context.WithoutCancel(ctx), "give back the lock of migrations", func(ctx context.Context) error {
 			_, err := lock.ExecContext(ctx, "SELECT pg_advisory_unlock($1)", int64(migrationLock))
 			return err

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// groupRow is the grouping of entries without their resources: the dimensions that costs are shown
-// by, and those that must not be added up.
+// groupRow groups entries without resources: by the dimensions of costs, and by values that must
+// not be summed together.
 type groupRow struct {
 	Account string         `db:"account"`
 	Region  string         `db:"region"`
@@ -42,7 +42,7 @@ type seriesRow struct {
 	Hold     string           `db:"hold"`
 }
 
-// lineRow has the fields that entries of a series share.
+// lineRow holds the fields that entries of a series share.
 type lineRow struct {
 	Series         int64                 `db:"series"`
 	Meter          string                `db:"meter"`
@@ -86,7 +86,7 @@ func (s sumRow) plus(o sumRow) (sumRow, error) {
 	return s, nil
 }
 
-// Append adds entries with their roll-ups, while the account is at a version.
+// Append adds entries with their roll-ups if the account is at a version.
 func (c charges) Append(ctx context.Context, a ledger.Account, version int64, entries []ledger.Entry) (int64, error) {
 	entries = slices.Clone(entries)
 	err := appendable(a, entries)
@@ -117,8 +117,8 @@ func (c charges) Append(ctx context.Context, a ledger.Account, version int64, en
 	return version, nil
 }
 
-// appendable refuses entries that would be added up where they do not belong, and makes
-// the texts of the others such as any database takes.
+// appendable refuses entries that would be summed wrongly, and makes texts storable in any
+// database.
 func appendable(a ledger.Account, entries []ledger.Entry) error {
 	for i := range entries {
 		e := &entries[i]
@@ -155,7 +155,7 @@ func groupOf(e *ledger.Entry) groupRow {
 	}
 }
 
-// post writes entries that follow the newest one of an account.
+// post writes entries after the newest one of an account.
 func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) error {
 	resources, groups, budgetKeys := make([]resourceRow, len(entries)), make([]groupRow, len(entries)), make(
 		[]budgetKeyRow, len(entries))
@@ -231,17 +231,17 @@ func (t *tx) post(ctx context.Context, a accountRow, entries []ledger.Entry) err
 	return nil
 }
 
-// grain is the length of time that sums are of.
+// grain is the period of sums.
 type grain int
 
-// The grains, as they are kept.
+// The grains, as stored.
 const (
 	hourly grain = iota
 	daily
 	monthly
 )
 
-// start returns the start of the hour, day or month in UTC that a time is in.
+// start returns the start of the UTC hour, day or month that contains a time.
 func (g grain) start(t time.Time) time.Time {
 	t = t.UTC()
 	switch g {
@@ -253,7 +253,7 @@ func (g grain) start(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// next returns the first start that is not before a time.
+// next returns the first start at or after a time.
 func (g grain) next(t time.Time) time.Time {
 	start := g.start(t)
 	if start.Equal(t) {
@@ -292,7 +292,7 @@ func (r rollup) add(about int64, hour time.Time, number int64, sums sumRow, grai
 	return nil
 }
 
-// write adds to the sums that are kept, in the order of their keys.
+// write adds to the stored sums in key order.
 func (r rollup) write(ctx context.Context, t *tx, table string) error {
 	tail := " ON CONFLICT (grain, start, about) DO UPDATE SET newest = excluded.newest"
 	for _, column := range []string{"seconds", "amount", "at_most", "unbounded"} {
@@ -331,7 +331,7 @@ func (r attributesRow) attributes() ledger.Attributes {
 	}
 }
 
-// chargeRow is an entry with all that it is about.
+// chargeRow is an entry with its line and attributes.
 type chargeRow struct {
 	Resource int64       `db:"resource"`
 	Entry    ledger.Kind `db:"entry"`
@@ -363,7 +363,7 @@ const chargeQuery = "SELECT e.resource, e.entry, e.hour, e.seconds, e.amount, e.
 	" FROM ledger_entries e JOIN ledger_lines l ON l.id = e.line JOIN ledger_series s ON s.id = l.series" +
 	" JOIN ledger_groups g ON g.id = s.grp JOIN ledger_resources x ON x.id = e.resource"
 
-// chargeRows reads the entries that match, in the order in which they were appended.
+// chargeRows reads the matching entries in the order of appending.
 func (c charges) chargeRows(ctx context.Context, f *filter) ([]chargeRow, error) {
 	var rows []chargeRow
 	err := c.list(ctx, &rows, chargeQuery+f.where()+" ORDER BY e.number", f.args...)

@@ -13,15 +13,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// table holds the statements for the rows of one table, made from the row's type.
+// table holds the statements for one table, derived from its row type.
 type table struct {
-	// query selects all columns; insert writes a row; update writes the row of an id
-	// whose version is the one before.
+	// query selects all columns; insert writes a row; update writes the row of an ID if it has the
+	// previous version.
 	query, insert, update string
 }
 
-// describe returns the statements of a table whose columns are the db tags of a row. They are made
-// at the first call, so that a command without a database does not wait for them at its start.
+// describe returns the statements of a table whose columns are the db tags of a row. They are built
+// on the first call, so that commands without a database do not pay for them at start.
 func describe(name string, row any) func() table {
 	return sync.OnceValue(func() table {
 		columns := tags(reflect.TypeOf(row))
@@ -52,13 +52,13 @@ func tags(row reflect.Type) []string {
 	return out
 }
 
-// instant is a time as it is kept: microseconds since 1970 in UTC, NULL for none.
+// instant is the stored form of a time: microseconds since 1970 in UTC, NULL for none.
 type instant struct{ time.Time }
 
-// at returns a time as it comes back from the database.
+// at returns a time as read back from the database.
 func at(t time.Time) instant { return instant{utc(t)} }
 
-// utc returns a time in UTC to the microsecond.
+// utc truncates a time to microseconds in UTC.
 func utc(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -87,7 +87,7 @@ func (i *instant) Scan(from any) error {
 	return nil
 }
 
-// document is a value that is kept as JSON text.
+// document is a value stored as JSON text.
 type document[T any] struct{ of T }
 
 // Value returns the stored form.
@@ -107,7 +107,7 @@ func (d *document[T]) Scan(from any) error {
 	return fmt.Errorf("a document is kept as %T", from)
 }
 
-// refRow is a resource's identity.
+// refRow is the stored form of an inventory.Ref.
 type refRow struct {
 	Cloud   string         `db:"cloud" json:"cloud"`
 	Account string         `db:"cloud_account" json:"account"`
@@ -132,13 +132,13 @@ func convert[From, To any](from []From, one func(From) To) []To {
 	return to
 }
 
-// prose returns a text for people as any database takes it: providers' messages may
-// hold bytes that are no text, and must not keep an outcome from being recorded.
+// prose makes a text for people storable: messages of providers may contain invalid bytes, which
+// must not prevent recording an outcome.
 func prose(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// exact refuses texts that do not come back from every database byte for byte.
+// exact refuses texts that some database would not return byte for byte.
 func exact(texts ...string) error {
 	for _, s := range texts {
 		if s != prose(s) {
@@ -148,7 +148,7 @@ func exact(texts ...string) error {
 	return nil
 }
 
-// flag is kept as 0 or 1.
+// flag is a boolean stored as 0 or 1.
 type flag bool
 
 // Value returns the stored form.

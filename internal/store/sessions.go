@@ -12,13 +12,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// sessions are the sessions of the state with their events.
+// sessions stores sessions and their events.
 type sessions struct{ *database }
 
-// Sessions returns the sessions of a state.
+// Sessions returns the store of sessions.
 func (s *Store) Sessions() session.Store { return sessions{s.db} }
 
-// sessionRow is a session. Body is the whole of it; the other columns are looked for.
+// sessionRow is a session. Body is the complete session; the other columns are indexed.
 type sessionRow struct {
 	ID          string                    `db:"id"`
 	Name        string                    `db:"name"`
@@ -37,7 +37,7 @@ func (r sessionRow) session() session.Session {
 	return s
 }
 
-// Scan takes 0 or 1.
+// Scan accepts 0 or 1.
 func (f *flag) Scan(from any) error {
 	v, ok := from.(int64)
 	if !ok {
@@ -174,7 +174,7 @@ func (d sessions) Events(ctx context.Context, id string) ([]session.LoggedEvent,
 	}), nil
 }
 
-// Newest implements session.Store.
+// NewestEventFile implements session.Store.
 func (d sessions) NewestEventFile(ctx context.Context, id string, node int) (file int64, err error) {
 	err = d.get(ctx, &file, "SELECT COALESCE(MAX(file), 0) FROM session_events WHERE session = ? AND node = ?", id,
 		node)

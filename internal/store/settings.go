@@ -9,19 +9,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Setting is one version of the settings of every process of a state.
+// Setting is one version of a setting shared by all processes of a state.
 type Setting struct {
-	// Kind names the setting; versions of a kind count from 1.
+	// Kind names the setting; versions of a kind are numbered from 1.
 	Kind    string
 	Version int64
 	At      time.Time
-	// Who set it, by a proven identity, and why.
+	// Who is the proven identity of the author, Reason the author's reason.
 	Who, Reason string
 	// Body is the text of the file that was set.
 	Body string
 }
 
-// ErrSettingConflict is returned when another version was set meanwhile.
+// ErrSettingConflict is returned if another version was set meanwhile.
 var ErrSettingConflict = errors.New("another version was set meanwhile")
 
 type settingRow struct {
@@ -39,10 +39,10 @@ func (r settingRow) setting() Setting {
 	return Setting{Kind: r.Kind, Version: r.Version, At: r.At.Time, Who: r.Who, Reason: r.Reason, Body: r.Body}
 }
 
-// Settings are the settings of a state.
+// Settings stores shared settings.
 type Settings struct{ db *database }
 
-// Settings returns the settings of admins for every process.
+// Settings returns the settings that admins set for every process.
 func (s *Store) Settings() Settings { return Settings{s.db} }
 
 // SettingChange is a new version with its entry in the audit log.
@@ -51,8 +51,8 @@ type SettingChange struct {
 	Entry   action.Entry
 }
 
-// Put writes of each kind the version after the one that was read, and records it, all in
-// one transaction; ErrSettingConflict where one is there already. Nothing is overwritten.
+// Put writes the next version of each kind and records it, in one transaction; ErrSettingConflict
+// if that version exists already. Nothing is overwritten.
 func (s Settings) Put(ctx context.Context, changes ...SettingChange) error {
 	return s.db.transact(ctx, func(t *tx) error {
 		for _, c := range changes {
@@ -91,12 +91,12 @@ func (t *tx) putSetting(ctx context.Context, v Setting, e action.Entry) error {
 	return t.record(e)
 }
 
-// Versions returns those of a kind, the newest first; none where nothing was set.
+// Versions returns the versions of a kind, newest first; none if nothing was set.
 func (s Settings) Versions(ctx context.Context, kind string) ([]Setting, error) {
 	return s.list(ctx, kind, "")
 }
 
-// Newest returns the version that holds; ok is false where nothing was set.
+// Newest returns the current version; ok is false if nothing was set.
 func (s Settings) Newest(ctx context.Context, kind string) (v Setting, ok bool, err error) {
 	all, err := s.list(ctx, kind, " LIMIT 1")
 	if err != nil || len(all) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// TestSettingsAreVersioned: versions are kept whole, none is overwritten, of several at
-// once one is set, and each stands in the audit log.
+// TestSettingsAreVersioned checks that versions are kept and never overwritten, that one of several
+// concurrent ones is set, and that each is in the audit log.
 func TestSettingsAreVersioned(t *testing.T) {
 	s, err := Open(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {

@@ -16,7 +16,7 @@ type numbered struct {
 	Account string `db:"cloud_account"`
 }
 
-// accountsIn are the accounts of a scope, in order.
+// accountsIn returns the accounts of a scope, sorted.
 func (s snapshots) accountsIn(ctx context.Context, q snapshot.Query) ([]numbered, error) {
 	f := &filter{dialect: &s.dialect}
 	f.account(q)
@@ -26,7 +26,7 @@ func (s snapshots) accountsIn(ctx context.Context, q snapshot.Query) ([]numbered
 	return out, err
 }
 
-// account adds the conditions of a scope on the account.
+// account adds a scope's conditions on the account.
 func (f *filter) account(q snapshot.Query) {
 	if q.Cloud != "" {
 		f.and("cloud = ?", q.Cloud)
@@ -36,14 +36,14 @@ func (f *filter) account(q snapshot.Query) {
 	}
 }
 
-// keepable reports whether rows with the texts of a query can exist: a text that no database takes
-// byte for byte is in none.
+// keepable reports whether rows with the texts of a query can exist: texts that a database would
+// alter are never stored.
 func keepable(q snapshot.Query, texts ...string) bool {
 	return exact(append(texts, q.Cloud, q.Account, q.Region, string(q.Kind))...) == nil
 }
 
-// scope adds the conditions of a scope on a table, but for its cloud and account: current is
-// the column that says until when a row held.
+// scope adds a scope's conditions on a table, except cloud and account; current is the column with
+// the end of a row's validity.
 func (f *filter) scope(q snapshot.Query, current, unknownTeam string, args ...any) {
 	if q.Region != "" {
 		f.and("region = ?", q.Region)
@@ -64,7 +64,7 @@ func (f *filter) scope(q snapshot.Query, current, unknownTeam string, args ...an
 	}
 }
 
-// limited ends a query that returns at most so many rows; 0 is all.
+// limited ends a query with a row limit; 0 for none.
 func (f *filter) limited(n int) string {
 	if n <= 0 {
 		return ""
@@ -73,8 +73,8 @@ func (f *filter) limited(n int) string {
 	return " LIMIT ?"
 }
 
-// Resources returns the resources that a query selects. Accounts are read one after another, so
-// that a page reads its own rows along an index, whatever comes before and after it.
+// Resources returns the resources that a query selects. Accounts are read in turn, so that a page
+// reads only its rows along an index.
 func (s snapshots) Resources(ctx context.Context, q snapshot.Query) ([]snapshot.Resource, error) {
 	out, err := s.resources(ctx, q)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s snapshots) resources(ctx context.Context, q snapshot.Query) ([]snapshot.
 	return out, nil
 }
 
-// named adds the conditions of a query for resources by id or name.
+// named adds conditions on the ID or name of resources.
 func (f *filter) named(q snapshot.Query) {
 	if q.Ref != (inventory.Ref{}) {
 		f.and("region = ? AND kind = ? AND resource_id = ?", q.Ref.Region, q.Ref.Kind, q.Ref.ID)
@@ -144,8 +144,7 @@ func (f *filter) named(q snapshot.Query) {
 	}
 }
 
-// having are those accounts that have a resource that is called so: a few of many, which
-// indexes of ids and names know.
+// having returns those of the accounts that have a resource with that ID or name, found by index.
 func (s snapshots) having(ctx context.Context, q snapshot.Query, accounts []numbered) ([]numbered, error) {
 	f := &filter{dialect: &s.dialect}
 	f.named(q)
@@ -159,7 +158,7 @@ func (s snapshots) having(ctx context.Context, q snapshot.Query, accounts []numb
 	return slices.DeleteFunc(accounts, func(a numbered) bool { return !slices.Contains(found, a.Number) }), nil
 }
 
-// resourcesOf appends the resources of an account that a filter selects, in order, up to a limit.
+// resourcesOf appends the selected resources of an account in order, up to a limit.
 func (s snapshots) resourcesOf(ctx context.Context, a numbered, f *filter, limit int, out []snapshot.Resource) (
 	[]snapshot.Resource, error) {
 	var rows []struct {

@@ -18,10 +18,10 @@ type snapshots struct{ *database }
 // Snapshots returns the store of the newest observations.
 func (s *Store) Snapshots() snapshot.Store { return snapshots{s.db} }
 
-// Keep writes looks and the audit that they come from.
+// Save writes observations and the audit that they belong to.
 func (s snapshots) Save(ctx context.Context, audit *snapshot.Audit, looks ...snapshot.Observation) error {
 	err := s.transact(ctx, func(t *tx) error {
-		// Transactions at the same time lock accounts in the same order.
+		// Concurrent transactions lock accounts in the same order, to avoid deadlocks.
 		ordered := slices.SortedFunc(slices.Values(looks), func(a, b snapshot.Observation) int {
 			return strings.Compare(a.Cloud+"/"+a.Account, b.Cloud+"/"+b.Account)
 		})
@@ -66,7 +66,7 @@ type place struct {
 	id string
 }
 
-// look is one account's part of [snapshots.Keep].
+// look writes one account's part of [snapshots.Save].
 func (t *tx) look(ctx context.Context, l snapshot.Observation) error {
 	if l.Cloud == "" || l.Account == "" || l.At.IsZero() {
 		return errors.New("it needs a cloud, an account and a time")
@@ -92,8 +92,8 @@ func (t *tx) look(ctx context.Context, l snapshot.Observation) error {
 	l.Resources = slices.DeleteFunc(slices.Clone(l.Resources), func(r snapshot.Resource) bool {
 		return before[snapshot.PartOf(r.Ref)].After(l.At)
 	})
-	// An audit takes minutes, in which passes look at the same resources: its findings are late
-	// only for resources that a later audit judged.
+	// Passes may observe the same resources during an audit, which takes minutes: its findings are
+	// outdated only for resources that a later audit judged.
 	l.Findings = slices.DeleteFunc(slices.Clone(l.Findings), func(f snapshot.Finding) bool {
 		return judged[snapshot.PartOf(f.Ref)].After(l.At)
 	})
@@ -125,7 +125,7 @@ func (t *tx) look(ctx context.Context, l snapshot.Observation) error {
 	return into.flush(ctx)
 }
 
-// partsAt are the parts of a look that were not looked at later.
+// partsAt returns the parts of an observation that no later one listed.
 func partsAt(l snapshot.Observation, last map[snapshot.Part]time.Time) map[snapshot.Part]bool {
 	out := map[snapshot.Part]bool{}
 	for _, p := range l.Parts {
@@ -136,8 +136,8 @@ func partsAt(l snapshot.Observation, last map[snapshot.Part]time.Time) map[snaps
 	return out
 }
 
-// lockSnapshot returns the number of an account, which is locked to the end of the
-// transaction. How it was reached is that of the newest look.
+// lockSnapshot returns the number of an account and locks it until the end of the transaction. The
+// access method is that of the newest observation.
 func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Observation) (int64, error) {
 	regions := slices.Clone(l.Reach.Regions)
 	err := t.exec(ctx,
@@ -156,7 +156,7 @@ func (t *tx) lockSnapshot(ctx context.Context, l snapshot.Observation) (int64, e
 	return id, err
 }
 
-// lookResources writes the resources that are new, have changed or are gone.
+// lookResources writes the new, changed and disappeared resources.
 func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observation,
 	before map[snapshot.Part]time.Time,
 	whole map[snapshot.Part]bool) error {
@@ -180,7 +180,7 @@ func (t *tx) lookResources(ctx context.Context, account int64, l snapshot.Observ
 			"excluded.seen_at, gone_at = NULL")
 	changes := t.changes()
 	seen := make(map[place]bool, len(l.Resources))
-	again := map[snapshot.Part][]string{} // unchanged ones of parts that were not listed whole
+	again := map[snapshot.Part][]string{} // unchanged ones in parts that were not listed completely
 	for _, r := range l.Resources {
 		part := snapshot.PartOf(r.Ref)
 		at1 := place{part, r.Ref.ID}
@@ -314,7 +314,7 @@ func (t *tx) changes() *bulk {
 			"excluded.value")
 }
 
-// Audits returns the newest audit of every set of accounts, the newest last.
+// Audits returns the newest audit of every set of accounts, newest last.
 func (s snapshots) Audits(ctx context.Context) ([]snapshot.Audit, error) {
 	var rows []struct {
 		Cloud    string  `db:"cloud"`

@@ -21,15 +21,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// FileName is the name of the database in the data directory. SQLite keeps its
-// -wal and -shm files next to it, and curfew an empty file that is locked while the
-// database is opened.
+// FileName is the name of the database in the data directory. SQLite keeps its -wal and -shm files
+// next to it, and curfew an empty file that is locked while opening the database.
 const FileName = "curfew.db"
 
-// sqliteReaders bounds the connections that read at the same time.
+// sqliteReaders bounds the number of concurrent readers.
 const sqliteReaders = 8
 
-// A transaction that writes takes SQLite's one write lock when it begins.
+// A writing transaction takes SQLite's single write lock when it begins.
 var sqliteDialect = dialect{
 	begin:     &sql.TxOptions{},
 	contended: func(err error) bool { return sqliteCode(err) == sqlite3.SQLITE_BUSY },
@@ -61,14 +60,14 @@ func openSQLite(ctx context.Context, o Options) (*database, error) {
 		return nil, fmt.Errorf("open the state in %s: %w", path, explainSQLite(err))
 	}
 	db.host, db.dir = o.Host, filepath.Dir(path)
-	// Links to the folder are other names of the same state.
+	// Symbolic links are other names of the same state.
 	if db.name, err = filepath.EvalSymlinks(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the state in %s: %w", path, err), db.close())
 	}
 	return db, nil
 }
 
-// touch makes a file and its directory for their owner alone, where there are none.
+// touch creates a file and its directory with access for the owner only, if missing.
 func touch(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -84,8 +83,8 @@ func connectSQLite(ctx context.Context, path string, temporary bool) (*database,
 	if err := migrateSQLite(ctx, path); err != nil {
 		return nil, err
 	}
-	// Writers of this process wait for one another in the pool; those of other
-	// processes in transact, because SQLite's own waits get longer and longer.
+	// Writers of this process wait in the pool; those of other processes in transact, because
+	// SQLite's own waits back off.
 	synchronous := "synchronous(full)"
 	if temporary {
 		synchronous = "synchronous(off)"
@@ -95,7 +94,7 @@ func connectSQLite(ctx context.Context, path string, temporary bool) (*database,
 		return nil, err
 	}
 	write.SetMaxOpenConns(1)
-	read, err := sqlx.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
+	read, err := sqlx.Open("sqlite", sqliteDSN(path, "deferred", retryTimeout, "query_only(on)"))
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
@@ -104,13 +103,13 @@ func connectSQLite(ctx context.Context, path string, temporary bool) (*database,
 	return &database{dialect: sqliteDialect, write: write, read: read, turns: &turns{}}, nil
 }
 
-// migrateSQLite migrates while no other process does. SQLite keeps the lock, of a file
-// next to the database, and gives it back when a process ends.
+// migrateSQLite migrates under a lock. SQLite holds the lock on a file next to the database and
+// releases it when a process ends.
 func migrateSQLite(ctx context.Context, path string) (err error) {
 	if err := registerPages(); err != nil {
 		return err
 	}
-	look, err := sql.Open("sqlite", sqliteDSN(path, "deferred", patience, "query_only(on)"))
+	look, err := sql.Open("sqlite", sqliteDSN(path, "deferred", retryTimeout, "query_only(on)"))
 	if err != nil {
 		return err
 	}
@@ -123,7 +122,7 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	waiting, stop := context.WithTimeout(ctx, patience)
+	waiting, stop := context.WithTimeout(ctx, retryTimeout)
 	defer stop()
 	held, err := lock.BeginTx(ctx, nil)
 	for err != nil {
@@ -135,7 +134,7 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 		}
 		held, err = lock.BeginTx(ctx, nil)
 	}
-	defer func() { _ = held.Rollback() }() // a canceled one has ended
+	defer func() { _ = held.Rollback() }() // a canceled transaction has ended
 	switch sealed, empty, err := isSealed(path); {
 	case err != nil:
 		return err
@@ -146,12 +145,12 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 			return err
 		}
 	}
-	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", patience, "journal_mode(wal)", "synchronous(full)"))
+	db, err := sql.Open("sqlite", sqliteDSN(path, "immediate", retryTimeout, "journal_mode(wal)", "synchronous(full)"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	// The migrator would try to make a table that it cannot read.
+	// The migrator would try to create a table that it cannot read.
 	var version sql.NullInt64
 	err = answered(ctx, "read the schema's version", func(ctx context.Context) error {
 		return db.QueryRowContext(ctx, "SELECT MAX(version_id) FROM goose_db_version").Scan(&version)
@@ -162,9 +161,9 @@ func migrateSQLite(ctx context.Context, path string) (err error) {
 	return migrate(ctx, goose.DialectSQLite3, db)
 }
 
-// makeSQLite puts a database in the place of an empty file. It is migrated under another name
-// and synced once at the end, because each migration by itself waits for the disk; a process
-// that dies meanwhile leaves the file empty.
+// makeSQLite replaces an empty file by a database. It is migrated under another name and synced
+// once at the end, because each migration would wait for the disk; a process that dies meanwhile
+// leaves the file empty.
 func makeSQLite(ctx context.Context, path string) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
@@ -177,7 +176,7 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 		}
 		return errs
 	}
-	if err := errors.Join(remove(), touch(fresh)); err != nil { // a process that died may have left one
+	if err := errors.Join(remove(), touch(fresh)); err != nil { // a crashed process may have left one
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
@@ -188,7 +187,9 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 	if err := errors.Join(raw.exec("PRAGMA user_version = 1"), raw.close()); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", sqliteDSN(fresh, "immediate", patience, "journal_mode(memory)", "synchronous(off)"))
+	db, err := sql.Open(
+		"sqlite", sqliteDSN(fresh, "immediate", retryTimeout, "journal_mode(memory)", "synchronous(off)"),
+	)
 	if err != nil {
 		return err
 	}
@@ -211,11 +212,11 @@ func makeSQLite(ctx context.Context, path string) (err error) {
 	return durable.Sync(filepath.Dir(path))
 }
 
-// sealedFrom is the first schema of which every page carries a checksum.
+// sealedFrom is the first schema with page checksums.
 const sealedFrom = 30
 
-// sealSQLite puts a copy whose pages carry checksums in the place of a database of an earlier
-// version. It is the only one that has it open: other processes would go on with the old file.
+// sealSQLite replaces a database of an earlier version by a copy with page checksums. It must be
+// the only process with the file open: others would keep using the old file.
 func sealSQLite(path string) (err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return err
@@ -225,7 +226,7 @@ func sealSQLite(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, old.close()) }()
-	// Where every page has a checksum already its header was changed: this fails, by an overflow.
+	// If every page has a checksum but the header was changed, this fails with an overflow.
 	if old.exec(
 		fmt.Sprintf("SELECT CASE WHEN MAX(version_id) >= %d THEN ABS(-9223372036854775808) END FROM goose_db_version",
 			sealedFrom)) != nil {
@@ -247,7 +248,7 @@ func sealSQLite(path string) (err error) {
 		Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(fresh)}).EscapedPath(), RawQuery: "vfs=" + pagesVFS,
 	}).String()
 	for _, statement := range []string{
-		"PRAGMA busy_timeout = " + strconv.FormatInt(patience.Milliseconds(), 10),
+		"PRAGMA busy_timeout = " + strconv.FormatInt(retryTimeout.Milliseconds(), 10),
 		// Both fail while another process has it open, and hold until it is closed.
 		"PRAGMA locking_mode = exclusive",
 		"PRAGMA journal_mode = delete",
@@ -274,8 +275,7 @@ func sealSQLite(path string) (err error) {
 	return durable.Sync(filepath.Dir(path))
 }
 
-// sqliteDSN names a database file, how its transactions begin, and for how long they
-// wait for others.
+// sqliteDSN names a database file, the mode of its transactions, and the time they wait for others.
 func sqliteDSN(path, begin string, wait time.Duration, pragmas ...string) string {
 	pragmas = append(pragmas, fmt.Sprintf("busy_timeout(%d)", wait.Milliseconds()))
 	file := url.URL{
@@ -285,7 +285,7 @@ func sqliteDSN(path, begin string, wait time.Duration, pragmas ...string) string
 	return file.String()
 }
 
-// sqliteCode returns SQLite's primary result code, 0 for any other error.
+// sqliteCode returns SQLite's primary result code, 0 for other errors.
 func sqliteCode(err error) int {
 	return sqliteResult(err) & 0xff
 }
@@ -299,7 +299,7 @@ func sqliteResult(err error) int {
 	return e.Code()
 }
 
-// ErrDamaged is returned if a page of the file has another checksum, or does not belong to it.
+// ErrDamaged is returned if a page of the file has a wrong checksum.
 var ErrDamaged = errors.New("the state is damaged: restore a copy of it and run `curfew state`")
 
 // isDamaged reports whether SQLite found the file damaged.

@@ -10,32 +10,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Token is a token of the service. The token itself is nowhere kept.
+// Token is a token of the service. Its secret is not stored.
 type Token struct {
-	// ID is the part of the token that is shown, Hash the SHA-256 of the whole in
-	// hexadecimal digits.
+	// ID is the public part of the token, Hash the hexadecimal SHA-256 of the whole.
 	ID, Hash string
-	// Name is the person, or the program, that it speaks for; Roles are the most that it may do.
+	// Name is the person or program that owns it; Roles are its maximum roles.
 	Name                 string
 	Roles                []string
 	CreatedBy            string
 	CreatedAt, ExpiresAt time.Time
-	// UsedAt is when it was last used, to the minute; zero is never. RevokedAt is when it was
-	// revoked; zero is not.
+	// UsedAt is the time of last use, to the minute; zero if never used. RevokedAt is zero unless
+	// it was revoked.
 	UsedAt, RevokedAt time.Time
 }
 
-// Valid reports whether the token counts at a time.
+// Valid reports whether the token is valid at a time.
 func (t Token) Valid(now time.Time) bool { return t.RevokedAt.IsZero() && now.Before(t.ExpiresAt) }
 
-// maxShortTerm is how long short-term tokens count at most.
+// maxShortTerm is the maximum lifetime of short-term tokens.
 const maxShortTerm = 7 * 24 * time.Hour
 
-// ShortTerm reports whether the token was made for a week at most, as the sign-ins of people are, so
-// that no one has to renew it.
+// ShortTerm reports whether the token is valid for at most a week, like those of people's sign-ins,
+// so that it needs no renewal.
 func (t Token) ShortTerm() bool { return t.ExpiresAt.Sub(t.CreatedAt) <= maxShortTerm }
 
-// Errors of tokens, answers and proofs.
+// Errors of tokens, responses and proofs.
 var (
 	ErrNoToken   = errors.New("no such token")
 	ErrUsedProof = errors.New("the proof was used before")
@@ -60,14 +59,13 @@ func (r tokenRow) token() Token {
 		CreatedAt: r.CreatedAt.Time, ExpiresAt: r.ExpiresAt.Time, UsedAt: r.UsedAt.Time, RevokedAt: r.RevokedAt.Time}
 }
 
-// Callers holds the callers of the service: their tokens, their answers, and the proofs that they
-// used.
+// Callers stores the tokens of the service's callers, responses to their calls, and used proofs.
 type Callers struct{ db *database }
 
-// Callers returns the callers of the service.
+// Callers returns the store of callers.
 func (s *Store) Callers() Callers { return Callers{s.db} }
 
-// Create keeps a new token, and records it.
+// Create stores a new token, and records it.
 func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 	row := tokenRow{
 		v.ID, v.Hash, prose(v.Name), document[[]string]{v.Roles}, prose(v.CreatedBy), at(v.CreatedAt), at(v.ExpiresAt),
@@ -89,7 +87,7 @@ func (c Callers) Create(ctx context.Context, v Token, e action.Entry) error {
 	return attempted(err, "keep token %s", v.ID)
 }
 
-// Tokens returns all tokens, the newest first.
+// Tokens returns all tokens, newest first.
 func (c Callers) Tokens(ctx context.Context) ([]Token, error) {
 	var rows []tokenRow
 	if err := c.db.list(ctx, &rows, tokenTable().query+" ORDER BY created_at DESC, id"); err != nil {
@@ -98,11 +96,11 @@ func (c Callers) Tokens(ctx context.Context) ([]Token, error) {
 	return convert(rows, tokenRow.token), nil
 }
 
-// usedWithin is how exactly the last use of a token is kept, so that not each call writes.
-const usedWithin = time.Minute
+// lastUseResolution is the resolution of the last use of a token, so that not every call writes.
+const lastUseResolution = time.Minute
 
-// Token returns the token of a hash and keeps when it was used; ErrNoToken where there is
-// none. It returns those that expired or were revoked too.
+// Token returns the token with a hash, including expired and revoked ones, and stores the time of
+// use; ErrNoToken if there is none.
 func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, error) {
 	var row tokenRow
 	err := c.db.get(ctx, &row, tokenTable().query+" WHERE hash = ?", hash)
@@ -110,9 +108,9 @@ func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, 
 		return Token{}, ErrNoToken
 	}
 	v := row.token()
-	if err == nil && v.Valid(now) && now.Sub(v.UsedAt) >= usedWithin {
+	if err == nil && v.Valid(now) && now.Sub(v.UsedAt) >= lastUseResolution {
 		v.UsedAt = utc(now)
-		// The caller waits for this, and for nothing that others write first.
+		// The caller waits, so this must not wait for other writers.
 		err = c.db.transact(inHurry(ctx), func(t *tx) error {
 			return t.exec(ctx, "UPDATE tokens SET used_at = ? WHERE id = ?", at(now), v.ID)
 		})
@@ -123,7 +121,7 @@ func (c Callers) Token(ctx context.Context, hash string, now time.Time) (Token, 
 	return v, nil
 }
 
-// Valid returns the hashes of the tokens that count at a time.
+// Valid returns the hashes of the tokens valid at a time.
 func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
 	var rows []tokenRow
 	if err := c.db.list(ctx, &rows, tokenTable().query+" WHERE revoked_at IS NULL AND expires_at > ?",
@@ -133,8 +131,8 @@ func (c Callers) Valid(ctx context.Context, now time.Time) ([]string, error) {
 	return convert(rows, func(r tokenRow) string { return r.Hash }), nil
 }
 
-// Revoke ends the token of an id, or the only one whose id begins so, and records it;
-// ErrNoToken where there is none. One that was revoked stays so.
+// Revoke revokes the token with an ID or a unique prefix of one, and records it; ErrNoToken if
+// there is none. A revoked token stays revoked.
 func (c Callers) Revoke(ctx context.Context, id string, now time.Time, entry func(Token) action.Entry) (Token, error) {
 	row, err := prefixed(ctx, c.db, tokenTable(), id, func(r tokenRow) string { return r.ID }, ErrNoToken)
 	if err != nil {
@@ -163,7 +161,7 @@ type Answer struct {
 	// Request is the hash of the call and its body.
 	Request string
 	At      time.Time
-	// Status is that of HTTP; 0 while the call is carried out.
+	// Status is the HTTP status; 0 while the call is in progress.
 	Status int
 	Body   string
 }
@@ -175,9 +173,9 @@ type answerRow struct {
 	Body    string  `db:"body"`
 }
 
-// Begin takes a key of a caller for a request. It returns the answer that the key has
-// already, with ok; of several at once one is told to go on. Answers before since do not
-// count and are deleted.
+// Begin claims a caller's idempotency key for a request. If the key has a response already it is
+// returned with ok; of concurrent calls one proceeds. Responses before since are expired and
+// deleted.
 func (c Callers) Begin(ctx context.Context, caller, key, request string, now, since time.Time) (a Answer, ok bool,
 	err error) {
 	if err = exact(caller, key, request); err == nil {
@@ -204,7 +202,7 @@ func (c Callers) Begin(ctx context.Context, caller, key, request string, now, si
 	return a, ok, nil
 }
 
-// Finish keeps the answer of a key that [Callers.Begin] took; a status of 0 frees the key.
+// Finish stores the response for a key claimed by [Callers.Begin]; a status of 0 releases the key.
 func (c Callers) Finish(ctx context.Context, caller, key string, status int, body string) error {
 	err := c.db.transact(ctx, func(t *tx) error {
 		if status == 0 {
@@ -216,8 +214,8 @@ func (c Callers) Finish(ctx context.Context, caller, key string, status int, bod
 	return attempted(err, "keep the answer to an idempotency key")
 }
 
-// UseProof takes a proof of identity by its hash, once; ErrUsedProof after that. Proofs
-// before since are forgotten, because their age alone refuses them.
+// UseProof uses a proof of identity once, by its hash; ErrUsedProof afterwards. Proofs before since
+// are deleted, because they are refused for their age.
 func (c Callers) UseProof(ctx context.Context, hash string, now, since time.Time) error {
 	err := c.db.transact(ctx, func(t *tx) error {
 		if err := t.exec(ctx, "DELETE FROM proofs WHERE at < ?", at(since)); err != nil {
@@ -233,8 +231,8 @@ func (c Callers) UseProof(ctx context.Context, hash string, now, since time.Time
 	return attempted(err, "take a proof of identity")
 }
 
-// Items returns the actions of every account, open and done, the newest first: those that
-// began before the one with the id before, where that is given, at most limit.
+// Items returns up to limit actions of all accounts, open and done, newest first, starting after
+// the one with the ID before if given.
 func (s *Store) Items(ctx context.Context, before string, limit int) ([]action.Item, error) {
 	query, args := items().query, []any{}
 	if before != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestCallers: tokens, answers and proofs behave alike on both databases.
+// TestCallers checks that tokens, responses and proofs behave the same on both databases.
 func TestCallers(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// turns lets those who write to a file have its one connection in the order in which they
-// came, and who is in a hurry before all others. A pool of connections takes who waits at
-// random, so that among many one may wait for long.
+// turns gives writers of a file its single connection in order of arrival, urgent ones first. A
+// connection pool serves waiters in random order, so that some would wait long.
 type turns struct {
 	mu   sync.Mutex
 	busy bool
@@ -16,7 +15,7 @@ type turns struct {
 	hurried, others []chan struct{}
 }
 
-// take waits for a turn, which is to be given on.
+// take waits for a turn; the caller must give it back.
 func (t *turns) take(ctx context.Context, hurry bool) error {
 	t.mu.Lock()
 	if !t.busy {
@@ -42,13 +41,13 @@ func (t *turns) take(ctx context.Context, hurry bool) error {
 		*queue = slices.Delete(*queue, i, i+1)
 	}
 	t.mu.Unlock()
-	if i < 0 { // it came meanwhile
+	if i < 0 { // it arrived meanwhile
 		t.give()
 	}
 	return ctx.Err()
 }
 
-// give ends a turn.
+// give passes the turn on.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,5 +64,5 @@ func (t *turns) give() {
 
 type hurryKey struct{}
 
-// inHurry marks writes that must not wait for others: a lease is lost if it is not renewed in time.
+// inHurry marks writes that must not wait for others: a lease that is not renewed in time is lost.
 func inHurry(ctx context.Context) context.Context { return context.WithValue(ctx, hurryKey{}, true) }

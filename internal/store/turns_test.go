@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// TestTurnsAreOrdered: who came first has the turn first, who is in a hurry before the
-// others, and who gives up waiting takes none from them.
+// TestTurnsAreOrdered checks that turns are given in order of arrival, urgent ones first, and that
+// giving up loses none.
 func TestTurnsAreOrdered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q turns
@@ -55,8 +55,8 @@ func TestTurnsAreOrdered(t *testing.T) {
 	})
 }
 
-// TestTurnSurvivesCancel: many who come and give up at any moment leave the turn free, and
-// never two have it.
+// TestTurnSurvivesCancel checks that concurrent cancellations leave the turn free, and that it
+// never has two holders.
 func TestTurnSurvivesCancel(t *testing.T) {
 	var q turns
 	var wg sync.WaitGroup

@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// quarantiner is the actor that freezes an older state.
+	// quarantiner is the actor who freezes an older state.
 	quarantiner = "curfew"
 	// acceptHint is the way to end a quarantine.
 	acceptHint = "review the losses, then `curfew state accept --reason TEXT`"
 )
 
-// mirrorTimeout bounds how long a change that is committed already waits for its witness.
+// mirrorTimeout bounds the wait of a committed change for its witness.
 const mirrorTimeout = 10 * time.Second
 
-// Quarantine is the start and the reason of a state's quarantine, in which it must not act.
+// Quarantine describes the quarantine of a state, during which nothing may act.
 type Quarantine struct {
 	At  time.Time
 	Why string
-	// Generation and NewestAt are how far the state was then: the number of its changes, and the
-	// time of the newest entry of its audit log.
+	// Generation and NewestAt are the number of changes of the state and the time of its newest
+	// audit entry, at that time.
 	Generation int64
 	NewestAt   time.Time
 }
 
-// watch compares a state with its witness, and mirrors committed changes to the witness. Nil does
+// watch compares a state with its witness, and mirrors committed changes to it. A nil watch does
 // nothing.
 type watch struct {
 	*witness.Witness
@@ -45,16 +45,16 @@ type watch struct {
 	now   func() time.Time
 
 	mu sync.Mutex
-	// acts is true if this process acts by the state, so that the witness has to know it.
+	// acts is true if this process acts on the state, so that the witness must know it.
 	acts bool
-	// behind is true if something was committed that the witness does not know.
+	// behind is true if the witness lacks a committed change.
 	behind bool
-	// problem is why the witness could not be used last, and since when.
+	// problem is the reason why the witness could not be used, and since when.
 	problem error
 	since   time.Time
 }
 
-// trouble returns why the witness cannot be used; nil where it can, or where nothing was acted on.
+// trouble returns why the witness cannot be used; nil if it can, or if nothing acted.
 func (w *watch) trouble() error {
 	if w == nil {
 		return nil
@@ -67,7 +67,7 @@ func (w *watch) trouble() error {
 	return w.problem
 }
 
-// freeze holds all actions back while the witness cannot be used.
+// freeze returns a freeze while the witness cannot be used.
 func (w *watch) freeze() *action.Freeze {
 	if w.trouble() == nil {
 		return nil
@@ -80,8 +80,8 @@ func (w *watch) freeze() *action.Freeze {
 	}
 }
 
-// compare compares the state with its witness before it is acted by, in an account unless that
-// is empty, and puts an older one in quarantine. What is wrong is a freeze.
+// compare compares the state with its witness before acting, in an account if given, and
+// quarantines an older state. Problems are returned as a freeze.
 func (w *watch) compare(ctx context.Context, d *database, account string) {
 	if w == nil || simulated(account) {
 		return
@@ -92,11 +92,11 @@ func (w *watch) compare(ctx context.Context, d *database, account string) {
 	w.note(w.sync(ctx, d, account, true))
 }
 
-// simulated reports whether an account is one of a simulation, whose states have no witness.
+// simulated reports whether an account is simulated; such states have no witness.
 func simulated(account string) bool { return strings.HasPrefix(account, "sim/") }
 
-// committed mirrors a transaction, at once or with the next comparison. A state that nothing
-// acts by is not known to the witness, and is not mirrored.
+// committed mirrors a transaction, now or with the next comparison. A state that nothing acts on is
+// unknown to the witness and not mirrored.
 func (w *watch) committed(ctx context.Context, d *database, later bool) {
 	if later {
 		w.mu.Lock()
@@ -129,7 +129,7 @@ func (w *watch) mirror(ctx context.Context, d *database) {
 	err := w.sync(bounded, d, "", acts)
 	if err != nil {
 		w.mu.Lock()
-		w.behind = true // tried again with the next comparison
+		w.behind = true // retried with the next comparison
 		w.mu.Unlock()
 	}
 	w.note(err)
@@ -138,7 +138,7 @@ func (w *watch) mirror(ctx context.Context, d *database) {
 	}
 }
 
-// note keeps whether the witness could be used.
+// note records whether the witness could be used.
 func (w *watch) note(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,17 +148,16 @@ func (w *watch) note(err error) {
 	w.problem = err
 }
 
-// sync compares the state with its witness: an older one is put in quarantine, and of any other
-// the witness learns what it does not know. Where it does not know the state at all it learns of
-// it if that acts.
+// sync compares the state with its witness: an older state is quarantined; otherwise the witness is
+// updated. A state unknown to the witness is added if it acts.
 func (w *watch) sync(ctx context.Context, d *database, account string, acts bool) error {
 	unlock := w.Documents.Lock(ctx)
 	defer unlock()
 	w.mu.Lock()
 	w.behind = false
 	w.mu.Unlock()
-	// The record is read first: its contents were committed by then, so a healthy state, read after
-	// it, is never behind it.
+	// Read the record first: its contents are committed, so a healthy state read afterwards is
+	// never behind.
 	known, err := w.Record(ctx, w.state)
 	if err != nil {
 		return err
@@ -181,7 +180,7 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 		why, err = d.older(ctx, known, seen)
 	}
 	if err == nil && why == "" && owner != nil && owner.State != w.state {
-		why, err = w.disowned(ctx, d, owner, seen)
+		why, err = w.actedElsewhere(ctx, d, owner, seen)
 	}
 	if err == nil && why == "" && known == nil {
 		why, err = w.misplaced(ctx, d, seen)
@@ -195,14 +194,16 @@ func (w *watch) sync(ctx context.Context, d *database, account string, acts bool
 	return w.learn(ctx, known, owner, seen, account)
 }
 
-// older returns the reason why a state is older than a record; empty if it is not.
+// older returns why a state is older than a record, or "".
 func (d *database) older(ctx context.Context, r *witness.Record, seen witness.Seen) (string, error) {
 	return r.Older(seen.Mark, func(entry int64) (string, error) { return d.entryHash(ctx, entry) })
 }
 
-// disowned returns the reason why a state must not act on an account on which a state in another
-// place has acted: another state, or an older copy of that one. It is empty if the state may act.
-func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen) (string, error) {
+// actedElsewhere returns why a state must not act on an account, or "": a state elsewhere has acted on
+// it, either another state or a newer copy of this one.
+func (w *watch) actedElsewhere(
+	ctx context.Context, d *database, owner *witness.Owner, seen witness.Seen,
+) (string, error) {
 	if owner.Identity != seen.Identity {
 		return fmt.Sprintf(
 			"another state has acted on %s, %s, last seen on %s: this one does not know what that one did",
@@ -215,8 +216,8 @@ func (w *watch) disowned(ctx context.Context, d *database, owner *witness.Owner,
 	return d.older(ctx, moved, seen)
 }
 
-// misplaced returns the reason why a state under a name that the witness does not know must not
-// act: it is an older copy of one that has acted on the same accounts. It is empty otherwise.
+// misplaced returns why a state with an unknown name must not act, or "": it is an older copy of
+// one that has acted on the same accounts.
 func (w *watch) misplaced(ctx context.Context, d *database, seen witness.Seen) (string, error) {
 	for _, account := range slices.Sorted(maps.Keys(seen.Rounds)) {
 		owner, err := w.Owner(ctx, account)
@@ -226,14 +227,14 @@ func (w *watch) misplaced(ctx context.Context, d *database, seen witness.Seen) (
 		if owner == nil || owner.State == w.state || owner.Identity != seen.Identity {
 			continue // another state is refused in a round of its account
 		}
-		if why, err := w.disowned(ctx, d, owner, seen); why != "" || err != nil {
+		if why, err := w.actedElsewhere(ctx, d, owner, seen); why != "" || err != nil {
 			return why, err
 		}
 	}
 	return "", nil
 }
 
-// learn brings the witness up to date.
+// learn updates the witness.
 func (w *watch) learn(ctx context.Context, known *witness.Record, owner *witness.Owner, seen witness.Seen,
 	account string) error {
 	now := w.now().UTC()
@@ -258,7 +259,7 @@ type markRow struct {
 
 const markQuery = "SELECT identity, epoch, generation, entry, hash FROM audit_head WHERE id = 1"
 
-// seen reads the mirrored rows as committed at one moment, and the quarantine if there is one.
+// seen reads the mirrored rows at one moment, and the quarantine if any.
 func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) {
 	var mark markRow
 	var freeze freezeRow
@@ -267,7 +268,7 @@ func (d *database) seen(ctx context.Context) (witness.Seen, *Quarantine, error) 
 		Account string `db:"account"`
 		Round   int64  `db:"round"`
 	}
-	// What is read after the mark may be newer than it, which the next change mends.
+	// Rows read after the mark may be newer; the next change corrects it.
 	err := d.get(ctx, &mark, markQuery)
 	if err == nil {
 		err = d.get(ctx, &freeze, freezeQuery)
@@ -301,7 +302,7 @@ func (r keepRow) keep() action.Keep {
 	return action.Keep{Ref: inventory.Ref(r.refRow), Until: r.Until.Time, Reason: r.Reason, By: r.By, At: r.At.Time}
 }
 
-// entryHash is the hash of an entry of the audit log; empty where there is none.
+// entryHash returns the hash of an audit entry, or "".
 func (d *database) entryHash(ctx context.Context, entry int64) (hash string, err error) {
 	err = d.get(ctx, &hash, "SELECT hash FROM audit WHERE id = ?", entry)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -310,8 +311,8 @@ func (d *database) entryHash(ctx context.Context, entry int64) (hash string, err
 	return hash, err
 }
 
-// quarantine stops all actions until an operator accepts the state, and takes every item back
-// to its first step.
+// quarantine stops all actions until an operator accepts the state, and moves every item back to
+// its first step.
 func (d *database) quarantine(ctx context.Context, now time.Time, why string) error {
 	err := d.transact(ctx, func(t *tx) error {
 		t.later = true // it is not newer than its witness
@@ -337,7 +338,7 @@ func (d *database) quarantine(ctx context.Context, now time.Time, why string) er
 	return attempted(err, "put the state in quarantine")
 }
 
-// takeBack takes every open item to its first step.
+// takeBack moves every open item back to its first step.
 func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 	var open []itemRow
 	if err := t.list(ctx, &open, items().query+" WHERE is_open = 1 ORDER BY id"); err != nil {
@@ -367,25 +368,26 @@ func (t *tx) takeBack(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// ErrNotOlder is returned when there is nothing to accept.
+// ErrNotOlder is returned if there is nothing to accept.
 var ErrNotOlder = errors.New("the state is not older than its witness: there is nothing to accept")
 
-// Standing is how far a state and its witness are.
+// Standing compares a state with its witness.
 type Standing struct {
 	Mark witness.Mark
 	// NewestAt is the time of the newest entry of the audit log.
 	NewestAt time.Time
-	// Quarantine is why nothing acts; nil where that is not so.
+	// Quarantine is the reason why nothing acts; nil if there is none.
 	Quarantine *Quarantine
-	// Witness is the location of the witness; empty if there is none. Problem is why it cannot be
+	// Witness is the location of the witness, or empty. Problem is the reason why it cannot be
 	// used.
 	Witness string
 	Problem error
-	// Known is the record of the state at the witness, here or where it was before; nil: none.
+	// Known is the witness's record of the state, here or at a former location; nil if there is
+	// none.
 	Known *witness.Record
 }
 
-// Standing reads how far the state and its witness are.
+// Standing reads the state and its witness.
 func (s *Store) Standing(ctx context.Context) (Standing, error) {
 	var out Standing
 	seen, held, err := s.db.seen(ctx)
@@ -406,8 +408,8 @@ func (s *Store) Standing(ctx context.Context) (Standing, error) {
 	return out, nil
 }
 
-// newest returns the record of the state, or that of the same state in another place if it is newer
-// there; nil if there is none.
+// newest returns the record of the state, or a newer one of the same state elsewhere; nil if there
+// is none.
 func (w *watch) newest(ctx context.Context, d *database, identity string) (known *witness.Record, err error) {
 	records, err := w.records(ctx, d)
 	for _, r := range records {
@@ -420,16 +422,15 @@ func (w *watch) newest(ctx context.Context, d *database, identity string) (known
 	return known, err
 }
 
-// Compare compares the state with its witness before something acts by it, in an account unless
-// that is empty. It returns why nothing may: an [action.ErrFrozen] where the state is in quarantine
-// or the witness cannot be used; nil where something may.
+// Compare compares the state with its witness before something acts on it, in an account if given.
+// It returns an [action.ErrFrozen] if the state is in quarantine or the witness cannot be used, nil
+// otherwise.
 func (s *Store) Compare(ctx context.Context, account string) error {
 	s.db.watch.compare(ctx, s.db, account)
 	return s.HeldBack(ctx)
 }
 
-// Check is [Store.Compare] for readers of the state alone: the witness does not learn of a state by
-// it.
+// Check is like [Store.Compare] for readers: it does not add the state to the witness.
 func (s *Store) Check(ctx context.Context) error {
 	if w := s.db.watch; w != nil {
 		if err := w.sync(ctx, s.db, "", false); err != nil {
@@ -439,8 +440,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.HeldBack(ctx)
 }
 
-// HeldBack returns why nothing may act by the state, as it was found last: an
-// [action.ErrFrozen] like that of [Store.Compare]; nil where something may.
+// HeldBack returns the result of the last comparison: an [action.ErrFrozen] as of [Store.Compare],
+// or nil.
 func (s *Store) HeldBack(ctx context.Context) error {
 	var row freezeRow
 	if err := s.db.get(ctx, &row, freezeQuery); err != nil {
@@ -455,15 +456,15 @@ func (s *Store) HeldBack(ctx context.Context) error {
 	return nil
 }
 
-// ErrQuarantined is returned when the state is older than its witness; it is an [action.ErrFrozen].
+// ErrQuarantined is returned if the state is older than its witness; it wraps [action.ErrFrozen].
 var ErrQuarantined = fmt.Errorf("%w: the state is in quarantine", action.ErrFrozen)
 
-// Flush mirrors the committed changes to the witness and waits for that.
+// Flush mirrors the committed changes to the witness and waits for it.
 func (s *Store) Flush(ctx context.Context) { s.db.watch.flush(ctx, s.db) }
 
-// Accept ends the quarantine of a state: it takes the place of the newer one that the witness
-// has seen, obeys the freeze and the keeps that are mirrored, and begins with every item at its
-// first step. It returns what it brought back. Where there is no quarantine it is [ErrNotOlder].
+// Accept ends the quarantine of a state: it replaces the newer one known to the witness, restores
+// the mirrored freeze and keeps, and starts every item at its first step. It returns what it
+// restored, or [ErrNotOlder] if there is no quarantine.
 func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (freeze *action.Freeze,
 	restored []action.Keep, err error) {
 	w := s.db.watch
@@ -475,7 +476,7 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 	}
 	err = s.db.transact(ctx, func(t *tx) error {
 		freeze, restored = nil, nil
-		t.later = true // it is written below, as that of this state
+		t.later = true // it is written below as this state's
 		row, err := t.lockFreeze(ctx)
 		if err != nil {
 			return err
@@ -515,8 +516,8 @@ func (s *Store) Accept(ctx context.Context, by, reason string, now time.Time) (f
 	return freeze, restored, w.adopt(ctx, s.db)
 }
 
-// recall writes the freeze and the keeps that are mirrored, and raises the numbers of rounds over
-// those that were used, because idempotency keys are made of them.
+// recall writes the mirrored freeze and keeps, and raises the round numbers above the used ones,
+// because idempotency keys contain them.
 func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now time.Time) (*action.Freeze,
 	[]action.Keep, error) {
 	freeze := seen.Freeze
@@ -534,7 +535,7 @@ func (t *tx) recall(ctx context.Context, seen witness.Seen, row freezeRow, now t
 		if !k.Until.After(now) {
 			continue
 		}
-		// A keep of the older state that holds longer stays.
+		// A keep of the older state that lasts longer stays.
 		changed, err := t.named(ctx, keeps().insert+" ON CONFLICT (cloud, cloud_account, region, kind, resource_id)"+
 			" DO UPDATE SET until = excluded.until, reason = excluded.reason, who = excluded.who, at = excluded.at WHERE "+
 			"keeps.until < excluded.until",
@@ -564,7 +565,7 @@ func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) erro
 		return err
 	}
 	for _, r := range known {
-		if r.State == w.state { // it takes the place of that one
+		if r.State == w.state { // this state replaces it
 			mark.Identity = r.Identity
 		}
 	}
@@ -577,8 +578,8 @@ func (t *tx) advance(ctx context.Context, known []witness.Record, w *watch) erro
 		mark.Epoch+1, mark.Generation)
 }
 
-// records returns the witness's records of the state, and of states in other places that have acted
-// on its accounts.
+// records returns the witness's records of the state, and of states elsewhere that acted on its
+// accounts.
 func (w *watch) records(ctx context.Context, d *database) ([]witness.Record, error) {
 	seen, _, err := d.seen(ctx)
 	if err != nil {
@@ -607,7 +608,7 @@ func (w *watch) records(ctx context.Context, d *database) ([]witness.Record, err
 	return out, nil
 }
 
-// adopt writes a state that was accepted to the witness, as that of its accounts too.
+// adopt writes an accepted state to the witness, also as that of its accounts.
 func (w *watch) adopt(ctx context.Context, d *database) error {
 	unlock := w.Documents.Lock(ctx)
 	defer unlock()

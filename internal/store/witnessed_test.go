@@ -21,7 +21,7 @@ var wall = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
 const watchedAccount = "aws/123456789012"
 
-// watched is a state in a folder with a witness in another one.
+// watched is a state in one folder with a witness in another.
 type watched struct {
 	testing.TB
 	dir, witness string
@@ -64,7 +64,7 @@ func (w *watched) copy(from, to string) {
 	}
 }
 
-// round begins a round of the account, and returns its freeze.
+// round begins a round of the account and returns its freeze.
 func (w *watched) round(s *store.Store) *action.Freeze {
 	w.Helper()
 	if _, _, err := s.Actions().BeginRound(w.Context(), watchedAccount, action.Clock{Wall: wall}); err != nil {
@@ -89,7 +89,7 @@ func (w *watched) keep(s *store.Store, id string) {
 	}
 }
 
-// warned puts an item on the ladder whose grace runs.
+// warned adds an item in its grace period.
 func (w *watched) warned(s *store.Store, id string) action.Item {
 	w.Helper()
 	it := action.Item{
@@ -110,7 +110,7 @@ func (w *watched) warned(s *store.Store, id string) action.Item {
 	return it
 }
 
-func TestRestoredStateActsOnNothing(t *testing.T) {
+func TestRestoredStateDoesNotAct(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	if f := w.round(s); f != nil {
@@ -174,7 +174,7 @@ func TestRestoredStateActsOnNothing(t *testing.T) {
 	}
 }
 
-func TestHealthyStateIsNeverHeldBack(t *testing.T) {
+func TestHealthyStateActs(t *testing.T) {
 	w := newWatched(t)
 	for i := range 5 {
 		s := w.open()
@@ -187,7 +187,7 @@ func TestHealthyStateIsNeverHeldBack(t *testing.T) {
 	}
 }
 
-func TestEmptiedStateActsOnNothing(t *testing.T) {
+func TestEmptiedStateDoesNotAct(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -212,7 +212,7 @@ func TestEmptiedStateActsOnNothing(t *testing.T) {
 	}
 }
 
-func TestAnotherStateOfAnAccountActsOnNothing(t *testing.T) {
+func TestSecondStateOfAccountDoesNotAct(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -237,7 +237,7 @@ func TestAnotherStateOfAnAccountActsOnNothing(t *testing.T) {
 	}
 }
 
-func TestOlderCopyElsewhereActsOnNothing(t *testing.T) {
+func TestOlderCopyElsewhereDoesNotAct(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)
@@ -264,7 +264,8 @@ func TestOlderCopyElsewhereActsOnNothing(t *testing.T) {
 	}
 }
 
-// Sessions are kept without a round of an account: they too must not be kept by an older copy.
+// TestDetectsCopyBeforeFirstRound checks that an older copy cannot store sessions either, which are
+// stored without a round of an account.
 func TestDetectsCopyBeforeFirstRound(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
@@ -315,7 +316,7 @@ func TestHistoryRevealsRestoredState(t *testing.T) {
 	w.keep(s, "i-kept")
 	w.close(s)
 	w.copy(w.dir+".backup", w.dir)
-	// A process of another host, whose witness knows nothing, goes on with the older state.
+	// A process on another host, whose witness is empty, continues with the older state.
 	own := w.witness
 	w.witness += ".elsewhere"
 	s = w.open()
@@ -362,7 +363,7 @@ func TestAcceptanceHoldsForOtherHosts(t *testing.T) {
 	both(false, "accepted")
 }
 
-func TestUnusableWitnessHoldsActionsBack(t *testing.T) {
+func TestUnusableWitnessFreezesActions(t *testing.T) {
 	for name, spoil := range map[string]func(w *watched) error{
 		"damaged": func(w *watched) error {
 			return eachFile(w.witness, func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) })
@@ -438,7 +439,8 @@ func TestSimulationHasNoWitness(t *testing.T) {
 	}
 }
 
-// Idempotency keys are made of the numbers of rounds, which must not be given twice.
+// TestPassesContinueAfterAcceptance checks that round numbers, which are part of idempotency keys,
+// are not reused.
 func TestPassesContinueAfterAcceptance(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
@@ -462,7 +464,7 @@ func TestPassesContinueAfterAcceptance(t *testing.T) {
 	}
 }
 
-func TestAcceptNeedsAnOlderState(t *testing.T) {
+func TestAcceptRequiresOlderState(t *testing.T) {
 	w := newWatched(t)
 	s := w.open()
 	w.round(s)

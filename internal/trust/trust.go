@@ -23,7 +23,7 @@ type Error struct {
 // Error returns the path and the reason.
 func (e *Error) Error() string { return e.Path + " " + e.Why }
 
-// maxLinks is how many links a path may lead through, as in Linux.
+// maxLinks is the number of links a path may lead through, as in Linux.
 const maxLinks = 40
 
 // Path refuses, as an *Error, a file or directory that another user can write or replace: it

@@ -7,8 +7,8 @@ import (
 )
 
 // counterRuns holds the points of a counter since the one before its newest rise, as runs of equal
-// values in order of time, of which only the second may be higher than the one before it. A fall is
-// a restart; the counter rises again at the next higher point. Times are offsets from the start of
+// values in time order, of which only the second may be higher than the one before it. A fall is a
+// restart; the counter rises again at the next higher point. Times are offsets from the start of
 // the window.
 type counterRuns []run
 

@@ -25,16 +25,16 @@ type Adoption struct {
 	Session   string          `json:"session"`
 	SessionID string          `json:"session_id,omitempty"`
 	Owner     inventory.Owner `json:"owner"`
-	// LeaseUntil is when its right to run ends, Idle the time at rest after which it is to end.
+	// LeaseUntil is the end of its lease, Idle the idle time after which it is to end.
 	LeaseUntil time.Time `json:"lease_until"`
 	Idle       string    `json:"idle"`
-	// HourlyUSD is the list price of an hour; null: it has none.
+	// HourlyUSD is the hourly list price; null if there is none.
 	HourlyUSD money.Dollars `json:"hourly_usd"`
 	// Tags are added to the machine.
 	Tags []AddedTag `json:"tags"`
-	// Refusals are why it is not adopted.
+	// Refusals are the reasons against the adoption.
 	Refusals []Refusal `json:"refusals"`
-	// Notes are remarks on its end.
+	// Notes are remarks about its end.
 	Notes []string `json:"notes"`
 	// Item is the id for undo, once the tags are written.
 	Item string `json:"item,omitempty"`

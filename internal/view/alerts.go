@@ -20,12 +20,12 @@ type Alerts struct {
 
 // Alert is one condition that lasts.
 type Alert struct {
-	// ID is that of the item, for `curfew audit --item`; absent of a trouble.
+	// ID is the id of the item, for `curfew audit --item`; absent for a trouble.
 	ID string `json:"id,omitempty"`
 	// What is the policy, or the kind of a trouble: fuse, alarm, source and others.
 	What string `json:"what"`
-	// Resource is the resource in full, ResourceID the provider's id of it; both are absent where
-	// the alert is about none.
+	// Resource is the full reference of the resource, ResourceID the provider's id of it; both are
+	// absent if the alert is about none.
 	Resource   string          `json:"resource,omitempty"`
 	ResourceID string          `json:"resource_id,omitempty"`
 	Name       string          `json:"name,omitempty"`
@@ -38,8 +38,8 @@ type Alert struct {
 	NotifiedAt time.Time `json:"notified_at,omitzero"`
 	// Recipients accepted it.
 	Recipients []string `json:"recipients"`
-	// SpentUSD is the cost at the newest notification; null where the alert is about none.
+	// SpentUSD is the cost at the newest notification; null if the alert is about none.
 	SpentUSD money.Dollars `json:"spent_usd"`
-	// Next is the command to run, or the thing to mend.
+	// Next is the command to run, or the problem to fix.
 	Next string `json:"next"`
 }

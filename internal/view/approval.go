@@ -21,12 +21,11 @@ type Decision struct {
 	Request
 }
 
-// Approvals is the output of `approvals`: requests, and how long they waited.
+// Approvals is the output of `approvals`: requests, and their waiting times.
 type Approvals struct {
 	Schema   string    `json:"schema"`
 	Requests []Request `json:"requests"`
-	// The counts are of all requests, shown or not. The waits are null where none is
-	// decided.
+	// The counts are of all requests, shown or not. The waits are null if none is decided.
 	approval.Counts
 	// MedianWait is the median of the waits in seconds.
 	MedianWait *float64 `json:"median_wait_seconds"`
@@ -41,13 +40,13 @@ type Request struct {
 	Kind string `json:"kind"`
 	// AmountUnit is the period of AmountUSD: "an hour", "a month", "in all".
 	AmountUnit string `json:"amount_unit"`
-	// Plan is the whole plan; null where an older version kept none.
+	// Plan is the whole plan; null if an older version kept none.
 	Plan      *approval.Plan `json:"plan"`
 	Subject   string         `json:"subject"`
 	State     string         `json:"state"`
 	AmountUSD money.Amount   `json:"amount_usd"`
-	// AskedUSD is the amount that was asked for; AmountUSD is less where less was approved. Bounded
-	// reports that the run keeps to less than it asks for.
+	// AskedUSD is the requested amount; AmountUSD is less if less was approved. Bounded reports
+	// that the run is limited to its request.
 	AskedUSD money.Amount `json:"asked_usd"`
 	Bounded  bool         `json:"bounded"`
 	// PlanHash is the hash of the plan that an approval is bound to.
@@ -73,11 +72,11 @@ type Request struct {
 	Reason    string     `json:"reason,omitempty"`
 	// UsedAt is when the approval was used.
 	UsedAt *time.Time `json:"used_at,omitempty"`
-	// PlanText is the plan as an older version kept it.
+	// PlanText is the plan as stored by an older version.
 	PlanText string `json:"plan_text,omitempty"`
 }
 
-// Lines are the plan for people.
+// Lines returns the plan for people.
 func (r Request) Lines() []string {
 	switch {
 	case r.Plan != nil:
@@ -88,7 +87,7 @@ func (r Request) Lines() []string {
 	return nil
 }
 
-// AtMost is the amount for people, to the cent.
+// AtMost returns the amount for people, to the cent.
 func (r Request) AtMost() string {
 	return r.AmountUSD.Exact()
 }
@@ -140,8 +139,8 @@ func newProof(who string, p approval.Proof) *Proof {
 	}
 }
 
-// NewApprovals makes the document of requests; all are those that the counts and waits are
-// of, shown those that it lists.
+// NewApprovals makes the document of requests; counts and waits are those of all, and shown are
+// listed.
 func NewApprovals(all []approval.Request, shown []Request, by Decider, now time.Time) Approvals {
 	w := approval.Sum(all, now)
 	d := Approvals{Schema: ApprovalsSchema, Requests: append([]Request{}, shown...), Counts: w.Counts, Settings: by}

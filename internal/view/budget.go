@@ -19,8 +19,7 @@ const (
 	HoldSchema   = "curfew.hold/v1"
 )
 
-// OneHold is the output of `budget settle`, `release` and `extend`: the reservation as it is
-// from then on.
+// OneHold is the output of `budget settle`, `release` and `extend`: the updated reservation.
 type OneHold struct {
 	Schema string `json:"schema"`
 	Hold
@@ -31,9 +30,9 @@ type Budgets struct {
 	Schema  string    `json:"schema"`
 	At      time.Time `json:"at"`
 	Budgets []Budget  `json:"budgets"`
-	// Assumptions are those behind the figures.
+	// Assumptions are the assumptions of the figures.
 	Assumptions []string `json:"assumptions"`
-	// CoverageNotes are the gaps of the data.
+	// CoverageNotes describe gaps in the data.
 	CoverageNotes []string `json:"coverage_notes"`
 	// Changes would change the answer.
 	Changes []string `json:"changes"`
@@ -48,9 +47,9 @@ type Budget struct {
 	Until  time.Time    `json:"until"`
 	Amount money.Amount `json:"amount_usd"`
 	budget.Balance
-	// UnboundedHours is the time of resources for which not even the most is known.
+	// UnboundedHours is the time of resources without even an upper bound of their cost.
 	UnboundedHours float64 `json:"unbounded_hours"`
-	// PerHour is the limit of the hourly spend; null: no limit.
+	// PerHour is the limit of the hourly spend; null if there is none.
 	PerHour *money.Amount `json:"per_hour_usd"`
 	// State is ok, warn, gate or over.
 	State budget.State `json:"state"`
@@ -61,7 +60,7 @@ type Budget struct {
 	Forecast *budget.Forecast `json:"forecast"`
 	// ForecastReason is why there is no forecast.
 	ForecastReason string `json:"forecast_reason,omitempty"`
-	// LedgerUntil is the end of the last hour in the ledger; null: the ledger is empty.
+	// LedgerUntil is the end of the last hour in the ledger; null if the ledger is empty.
 	LedgerUntil *time.Time `json:"ledger_until"`
 }
 
@@ -112,7 +111,7 @@ func nothingPosted(s *budget.Status) bool {
 	return s.Used == 0 && s.Unknown == 0 && s.Unbounded == 0
 }
 
-// optionalTime is a time of a document, null where it is zero.
+// optionalTime returns a time for a document, or nil if it is zero.
 func optionalTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -191,8 +190,8 @@ type Hold struct {
 	Uncharged bool `json:"uncharged,omitempty"`
 }
 
-// NewHolds makes the document of holds at a time. Missed are the ids of those whose runs
-// ended and that the ledger has not charged.
+// NewHolds makes the document of holds at a time. missed contains the ids of holds whose runs ended
+// without a charge in the ledger.
 func NewHolds(all []budget.Hold, missed map[string]bool, now time.Time) Holds {
 	d := Holds{HoldsSchema, make([]Hold, 0, len(all))}
 	for _, h := range all {

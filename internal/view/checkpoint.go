@@ -23,13 +23,13 @@ type CheckpointSave struct {
 	URL      string              `json:"url"`
 	Attempt  string              `json:"attempt"`
 	Snapshot checkpoint.Snapshot `json:"snapshot"`
-	// ReadBytes were read, SentBytes stored; the rest is in the store already.
+	// ReadBytes is the amount read, SentBytes the amount stored; the rest is already in the store.
 	ReadBytes int64 `json:"read_bytes"`
 	SentBytes int64 `json:"sent_bytes"`
 	// UnreadFiles were not read again: their size, inode and times are those of the last save.
 	UnreadFiles int64   `json:"unread_files"`
 	Seconds     float64 `json:"seconds"`
-	// LeftOut are the files that the snapshot lacks or has in another state than the folder.
+	// LeftOut are the files that the snapshot lacks or contains in another state than the folder.
 	LeftOut []checkpoint.LeftOut `json:"left_out"`
 	// Unsettled are files that changed while they were read.
 	Unsettled []string `json:"unsettled"`
@@ -44,7 +44,7 @@ type CheckpointCollected struct {
 	DeletedObjects   int     `json:"deleted_objects"`
 	DeletedBytes     int64   `json:"deleted_bytes"`
 	AbortedUploads   int     `json:"aborted_uploads"`
-	// TooYoung are objects that nothing needs and that are younger than 24 hours.
+	// TooYoung is the number of unneeded objects younger than 24 hours.
 	TooYoung int `json:"too_young"`
 }
 
@@ -85,12 +85,12 @@ type CheckpointVerify struct {
 	Schema    string  `json:"schema"`
 	URL       string  `json:"url"`
 	Snapshots []int64 `json:"snapshots"`
-	// Restorable is the newest snapshot that is whole and complete; null where there is none.
+	// Restorable is the newest snapshot that is whole and complete; null if there is none.
 	Restorable *int64              `json:"restorable"`
 	Parts      int                 `json:"parts"`
 	Bytes      int64               `json:"bytes"`
 	Damage     []checkpoint.Damage `json:"damage"`
-	// RolledBack is true if a newer snapshot of the run was seen before than it has now.
+	// RolledBack is true if a newer snapshot was seen earlier than the run has now.
 	RolledBack bool     `json:"rolled_back"`
 	Notes      []string `json:"notes"`
 }
@@ -134,7 +134,7 @@ func NewCheckpointVerify(url string, v checkpoint.VerifyResult) CheckpointVerify
 	return d
 }
 
-// Lines is a list that is never null.
+// Lines returns a list that is never null.
 func Lines(list []string) []string {
 	if list == nil {
 		return []string{}

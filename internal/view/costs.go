@@ -14,7 +14,7 @@ const CostsSchema = "curfew.costs/v1"
 type Costs struct {
 	Schema string `json:"schema"`
 	*costs.Costs
-	// Progress is the last progress of the machines at work, where rows are of resources.
+	// Progress is the last progress of the machines at work, if rows are resources.
 	Progress []CostsProgress `json:"progress,omitempty"`
 }
 
@@ -101,7 +101,6 @@ type BillShow struct {
 	Egress     []bill.Flow      `json:"egress"`
 	// Commitments are the cost and coverage of commitments.
 	Commitments bill.Commitments `json:"commitments"`
-	// CoverageNotes name the charges of other months that are in the figures, and those that are
-	// not.
+	// CoverageNotes name the included charges of other months, and the omitted ones.
 	CoverageNotes []string `json:"coverage_notes"`
 }

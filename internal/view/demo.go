@@ -46,11 +46,11 @@ type DemoPass struct {
 
 // DemoCosts is dollars by duty; costs without a duty are under "none".
 type DemoCosts struct {
-	// Before is the dollars of the day before.
+	// Before is the cost of the day before.
 	Before map[string]money.Amount `json:"before_usd"`
-	// After is the dollars of the day itself.
+	// After is the cost of the day itself.
 	After map[string]money.Amount `json:"after_usd"`
-	// LastHour is the dollars of the last hour.
+	// LastHour is the cost of the last hour.
 	LastHour map[string]money.Amount `json:"last_hour_usd"`
 	// UnknownHours are hours of meters without a price; no dollars contain them.
 	UnknownHours float64 `json:"unknown_hours"`
@@ -73,8 +73,7 @@ type DemoMachine struct {
 	Done []DemoDone `json:"done"`
 }
 
-// DemoWork is the hours that the simulation made a machine work, and rest, whatever the
-// actions on it.
+// DemoWork is the hours of simulated work and idle time of a machine, regardless of actions on it.
 type DemoWork struct {
 	// WorkedHours is the hours of work.
 	WorkedHours float64 `json:"worked_hours"`
@@ -82,7 +81,7 @@ type DemoWork struct {
 	RestedHours float64 `json:"rested_hours"`
 }
 
-// DemoDone is an action, and whether the machine truly worked then.
+// DemoDone is an action, with the machine's true activity at that time.
 type DemoDone struct {
 	At     time.Time `json:"at"`
 	Policy string    `json:"policy"`
@@ -122,8 +121,8 @@ func (d *Demo) Machine(r *inventory.Resource, before, after DemoWork) {
 	d.Machines = append(d.Machines, m)
 }
 
-// Act adds an action on a machine; machines that the document does not hold are left out.
-// acted says that the provider carried it out just then.
+// Act adds an action on a machine, if the document contains the machine. acted is true if the
+// provider has just carried it out.
 func (d *Demo) Act(ref inventory.Ref, done DemoDone, acted bool) {
 	i, known := d.index[ref.String()]
 	if !known {

@@ -43,7 +43,7 @@ type Duration string
 // DoctorSource is a source of usage.
 type DoctorSource struct {
 	Name string `json:"name"`
-	// Queries and Bytes count the requests to a server and its answers; zero where not counted.
+	// Queries and Bytes count the requests to a server and its answers; zero if not counted.
 	Queries int64 `json:"queries,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
 	// Unmatched are names in labels that no machine has, Ambiguous those by which labels
@@ -61,7 +61,7 @@ type DoctorMachine struct {
 	Name   string `json:"name,omitempty"`
 	Type   string `json:"type,omitempty"`
 	Region string `json:"region,omitempty"`
-	// GPUs is how many it has; null is not known.
+	// GPUs is the number of GPUs; null if unknown.
 	GPUs *int `json:"gpus"`
 	// State is the verdict of an audit over its window, Why the reason and Coverage the lowest
 	// coverage of the signals that decided, 0 to 1.
@@ -100,7 +100,7 @@ type DoctorHolder struct {
 type DoctorSignal struct {
 	Signal string `json:"signal"`
 	Source string `json:"source"`
-	// GPUs is on how many GPUs it was measured; 0 for signals of the machine.
+	// GPUs is the number of GPUs on which it was measured; 0 for signals of the machine.
 	GPUs int `json:"gpus,omitempty"`
 	// AgeSeconds is the age of the newest sample, of the oldest among the GPUs.
 	AgeSeconds float64 `json:"age_seconds"`
@@ -108,13 +108,13 @@ type DoctorSignal struct {
 	Coverage float64 `json:"coverage"`
 }
 
-// DoctorMissing is something without which a machine is not judged, or not well.
+// DoctorMissing is a missing signal that prevents or degrades the verdict on a machine.
 type DoctorMissing struct {
 	What   string `json:"what"`
 	Effect string `json:"effect"`
-	// Fix is a command, or a line of a configuration.
+	// Fix is a command, or a configuration line.
 	Fix string `json:"fix"`
-	// Optional is true if the machine is judged without it too.
+	// Optional is true if the machine is judged even without it.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -227,9 +227,9 @@ func (t Telemetry) signal(w *usage.Window, s usage.Signal) (DoctorSignal, bool) 
 // fixes are the steps that complete GPU telemetry, in terms of the vendor's tools.
 type fixes struct{ exporter, counters, profile string }
 
-// vendorFixes are those of the vendors whose metrics are read: dcgm-exporter, AMD's Device
-// Metrics Exporter, Intel's XPU Manager and neuron-monitor. The empty vendor is any other, whose
-// metrics names in the configuration map.
+// vendorFixes are the steps for vendors whose metrics are read: dcgm-exporter, AMD's Device Metrics
+// Exporter, Intel's XPU Manager and neuron-monitor. The empty vendor is any other, whose metrics
+// are named in the configuration.
 var vendorFixes = map[usage.Vendor]fixes{
 	usage.NVIDIA: {
 		exporter: "`helm install dcgm-exporter gpu-helm-charts/dcgm-exporter`, or on the machine: `docker run -d --gpus " +
@@ -316,7 +316,7 @@ func (t Telemetry) missing(w *usage.Window, gpus int, fix fixes, signals []Docto
 	return append(out, t.poor(w)...)
 }
 
-// poor names signals that decide and are too old or have too many holes.
+// poor names decisive signals that are too old or have too many gaps.
 func (t Telemetry) poor(w *usage.Window) []DoctorMissing {
 	if w == nil {
 		return nil

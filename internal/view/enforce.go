@@ -19,7 +19,7 @@ type Enforce struct {
 	DryRun    bool     `json:"dry_run"`
 	Accounts  []string `json:"accounts"`
 	Resources int      `json:"resources"`
-	// Frozen is the freeze; absent where actions are not stopped.
+	// Frozen is the freeze; absent if there is none.
 	Frozen   *action.Freeze `json:"frozen,omitempty"`
 	Policies []PolicyCount  `json:"policies"`
 	Lines    []Line         `json:"lines"`
@@ -60,9 +60,9 @@ type PolicyCount struct {
 type Fuse struct {
 	Account string    `json:"account"`
 	At      time.Time `json:"at"`
-	// Due is how many actions were due.
+	// Due is the number of due actions.
 	Due int `json:"due"`
-	// Selected is how many resources the policy selects.
+	// Selected is how many resources that the policy selects.
 	Selected int    `json:"selected"`
 	Why      string `json:"why"`
 }

@@ -22,7 +22,7 @@ type Fixes struct {
 	// DryRun reports whether nothing was changed.
 	DryRun bool  `json:"dry_run"`
 	Fixes  []Fix `json:"fixes"`
-	// Passes are those of a demonstration, in simulated time.
+	// Passes are the passes of a demonstration, in simulated time.
 	Passes []FixPass `json:"passes,omitempty"`
 	// Lines are the decisions of the pass; none in a preview.
 	Lines []Line `json:"lines"`
@@ -48,7 +48,7 @@ type Fix struct {
 	Account   string    `json:"account"`
 	Region    string    `json:"region"`
 	Change    FixChange `json:"change"`
-	// ByHand are the commands of Change; older readers look for them here.
+	// ByHand contains the commands of Change for older readers.
 	ByHand []string `json:"by_hand"`
 	// Loses names the data that is lost.
 	Loses string `json:"loses"`
@@ -67,7 +67,7 @@ type Fix struct {
 }
 
 // FixChange is one change as it was priced, is approved, is sent and is read back, with the
-// commands that do it by hand; no commands where a person has to decide more than they can express.
+// commands that do it by hand; no commands if a person has to decide more than they can express.
 type FixChange struct {
 	change.Change
 	Commands []string `json:"commands"`
@@ -77,8 +77,7 @@ type FixChange struct {
 type Refusal struct {
 	Rule string `json:"rule"`
 	Why  string `json:"why"`
-	// Unblock is the option of `curfew fix` with which nothing refuses the fix; absent if no option
-	// does.
+	// Unblock is the option of `curfew fix` that lifts all refusals; absent if no option does.
 	Unblock string `json:"unblock,omitempty"`
 }
 
@@ -91,7 +90,7 @@ const (
 // ByPeople reports whether a cloud refused a line because only people carry it out.
 func ByPeople(l action.Line) bool { return l.Rule == noSuchAction }
 
-// FixState is where a fix stands.
+// FixState is the state of a fix.
 type FixState string
 
 // The states of fixes.
@@ -131,8 +130,8 @@ func ByHandWhy(finding string) string {
 	return "only a person carries this fix out; `curfew fix " + finding[:min(8, len(finding))] + "` shows the commands"
 }
 
-// After adds the outcome of a fix in a pass. Missed are the lines of findings that no longer hold;
-// request is the id of the requested approval, if any.
+// After adds the outcome of a fix in a pass. missed holds the lines of findings that no longer
+// hold; request is the id of the requested approval, if any.
 func (d *Fix) After(out *round.Result, request string, missed []Line) {
 	source := round.FindingSource(d.Finding.ID)
 	asks := func(q round.Request) bool { return q.Finding == d.Finding.ID }
@@ -246,8 +245,8 @@ func NewFixes(fixes []Fix, out *round.Result, missed []Line, asked []string) Fix
 // UndoSchema names the shape of an [Undo].
 const UndoSchema = "curfew.undo/v1"
 
-// Undo is the change that was, or would be, taken back. The first of the lines is in the document
-// itself too, for readers from before there could be several.
+// Undo is a change that was or would be reverted. The first of the lines is also in the document
+// itself, for older readers.
 type Undo struct {
 	Schema string `json:"schema"`
 	// DryRun reports whether nothing was changed.
@@ -256,13 +255,12 @@ type Undo struct {
 	Lines []UndoLine `json:"lines"`
 }
 
-// UndoLine is one action that was taken back, or would be.
+// UndoLine is one action that was or would be reverted.
 type UndoLine struct {
 	Line
-	// Steps are the calls that were made, the newest first, which is the order in which
-	// they are taken back.
+	// Steps are the calls that were made, newest first, which is the order of the undo.
 	Steps []UndoStep `json:"steps"`
-	// KeptUntil is until when policies leave the resource alone, because it was undone; a keep.
+	// KeptUntil is the end of the exemption from policies after the undo, as by a keep.
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
 }
 

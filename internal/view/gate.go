@@ -41,7 +41,7 @@ type Gate struct {
 	Schema   string   `json:"schema"`
 	Decision string   `json:"decision"`
 	Reasons  []string `json:"reasons"`
-	// ApprovalID is the request that waits or was used, HoldID the budget reservation; null:
+	// ApprovalID is the waiting or used request, HoldID the budget reservation; null if there is
 	// none.
 	ApprovalID *string `json:"approval_id"`
 	HoldID     *string `json:"hold_id"`
@@ -59,7 +59,7 @@ type Gate struct {
 	Budget []gate.Line `json:"budget"`
 }
 
-// Decider names the configuration that a decision stands on.
+// Decider is the configuration that a decision is based on.
 type Decider struct {
 	// Source is "shared" or "local"; a local configuration is advisory, because the person
 	// who asks can change it.
@@ -90,7 +90,7 @@ func NewGate(e *estimate.Estimate, d gate.Decision, approvers []string, by Decid
 		UnusedHolds: append([]string{}, d.Unused...), Approvers: append([]string{}, approvers...), Settings: by}
 }
 
-// optionalText is a text of a document, null where it is empty.
+// optionalText returns a text for a document, or nil if it is empty.
 func optionalText(text string) *string {
 	if text == "" {
 		return nil
@@ -98,12 +98,12 @@ func optionalText(text string) *string {
 	return &text
 }
 
-// GateReport is the output of `gate report`. Shares and waits are null where nothing was
-// asked or answered.
+// GateReport is the output of `gate report`. Shares and waits are null if nothing was asked or
+// answered.
 type GateReport struct {
 	Schema string `json:"schema"`
 	gate.Report
-	// AskedShare is the share that had to ask.
+	// AskedShare is the share of runs that needed an approval.
 	AskedShare *float64 `json:"asked_share"`
 	// WaitP50 is the median of the waits in seconds.
 	WaitP50 *float64 `json:"wait_p50_seconds"`

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// TestKeptPrice holds that a kept resource says its price in dollars under hourly_usd, and under
+// TestKeptPrice checks that a kept resource says its price in dollars under hourly_usd, and under
 // the former name for versions that know no other.
 func TestKeptPrice(t *testing.T) {
 	r := &inventory.Resource{ID: "vol-1", Kind: inventory.KindVolume, Detail: &inventory.Volume{SizeGiB: 8}}

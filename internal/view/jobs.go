@@ -75,7 +75,7 @@ type BillPeriod struct {
 	ID      string    `json:"id"`
 	Account string    `json:"account"`
 	Start   time.Time `json:"start"`
-	// End is null where the bill does not say.
+	// End is null if the bill does not say.
 	End *time.Time `json:"end"`
 	// Source is where it was imported from; an import from there replaces it.
 	Source     string    `json:"source"`
@@ -83,6 +83,6 @@ type BillPeriod struct {
 	Lines      int64     `json:"lines"`
 	Rows       int64     `json:"rows"`
 	BilledCost string    `json:"billed_cost_usd"`
-	// EffectiveCost is null where lines lack it.
+	// EffectiveCost is null if lines lack it.
 	EffectiveCost *string `json:"effective_cost_usd"`
 }

@@ -57,13 +57,13 @@ func NewPrice(e price.Entry, own bool) Price {
 // Machine is a machine type with its prices.
 type Machine struct {
 	price.Machine
-	// Accelerators are how many accelerators it has.
+	// Accelerators is the number of accelerators it has.
 	Accelerators string `json:"accelerators,omitempty"`
 	// AsOf is the date from which the data holds.
 	AsOf   string  `json:"as_of"`
 	Prices []Price `json:"prices"`
-	// OnDemand and Spot are dollars an hour in the region that was asked for, empty where
-	// the book has no price; PriceSource and PriceAsOf are where they are from.
+	// OnDemand and Spot are dollars an hour in the region that was asked for, empty if the book has
+	// no price; PriceSource and PriceAsOf are where they are from.
 	OnDemand    string `json:"-"`
 	Spot        string `json:"-"`
 	PriceSource string `json:"-"`
@@ -133,8 +133,8 @@ type Accelerator struct {
 	AsOf string `json:"as_of"`
 }
 
-// NewPriceShow makes the document of a name of the book: a machine type, an accelerator or
-// a rate, in one region or in all. It returns false where the book has none of that name.
+// NewPriceShow makes the document of a name of the book: a machine type, an accelerator or a rate,
+// in one region or in all. It returns false if the book has none of that name.
 func NewPriceShow(book *price.Book, name, region string) (PriceShow, bool) {
 	d := PriceShow{Schema: PriceSchema}
 	if m, ok := book.Machine(strings.TrimPrefix(name, "ml.")); ok {
@@ -167,7 +167,7 @@ type PriceUpdate struct {
 // PriceChange is a price that was accepted.
 type PriceChange struct {
 	What string `json:"what"`
-	// Old is the price before; null where there was none.
+	// Old is the price before; null if there was none.
 	Old  *money.Rate `json:"old_usd"`
 	New  Price       `json:"new"`
 	Note string      `json:"note,omitempty"`
@@ -205,7 +205,7 @@ func NewPriceUpdate(accepted []price.Change, refused []price.Refusal, keep bool)
 type Watching struct {
 	Schema   string `json:"schema"`
 	Machines int    `json:"machines"`
-	// GPUs are how many GPUs each machine has.
+	// GPUs is the number of GPUs each machine has.
 	GPUs int `json:"gpus_per_machine"`
 	// Every is how often a pass is made.
 	Every string `json:"every"`

@@ -30,7 +30,7 @@ type Profile struct {
 	MachineMemoryGiB *float64 `json:"machine_memory_gib"`
 	// GPUs are those of this machine, whoever uses them.
 	GPUs []ProfileGPU `json:"gpus"`
-	// GPUsUnknown is the reason for missing measurements of GPUs; empty: none are missing.
+	// GPUsUnknown is the reason for missing measurements of GPUs; empty for none are missing.
 	GPUsUnknown string `json:"gpus_unknown"`
 	// Waits explains the samples in which the GPUs hardly computed; null: they are unmeasured, or there were
 	// none.

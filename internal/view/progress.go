@@ -49,9 +49,9 @@ type SeenResource struct {
 	At   time.Time
 }
 
-// LastProgress returns the last progress of the work that machines do together: a step of one is a step
-// of all, and each costs money since. It is not known where the machines rest or serve, and its dollars
-// are not where one has no price.
+// LastProgress returns the last progress of the work that machines do together: a step of one is a
+// step of all, and each costs money since. It is unknown where the machines rest or serve, and its
+// dollars are not where one has no price.
 func LastProgress(tags inventory.TagMapping, machines ...SeenResource) (out SeenProgress, known bool) {
 	var work duty.Progress
 	for _, m := range machines {

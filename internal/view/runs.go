@@ -29,7 +29,7 @@ type Run struct {
 	// State is requested, launching, starting, ready, ending, ended or failed; that of a job is waiting,
 	// launching, starting, running, saving, succeeded, failed or canceled.
 	State string `json:"state"`
-	// Why is the reason for the state; empty where it needs none.
+	// Why is the reason for the state; empty if it needs none.
 	Why string `json:"why"`
 	// Provider is where it runs: local or aws.
 	Provider string `json:"provider"`
@@ -37,11 +37,12 @@ type Run struct {
 	// Type is the machine type; Nodes is how many machines run together.
 	Type  string `json:"type"`
 	Nodes int    `json:"nodes"`
-	// Image is the machine image; empty where the provider has no images.
+	// Image is the machine image; empty if the provider has no images.
 	Image string `json:"image,omitempty"`
 	// ResourceIDs are the ids of its machines at the provider.
 	ResourceIDs []string `json:"resource_ids"`
-	// Attempt is how many pools were asked for its machines, Epoch how often the name was started.
+	// Attempt is how many pools were asked for its machines, Epoch how often the name was
+	// started.
 	Attempt int             `json:"attempt"`
 	Epoch   int64           `json:"epoch"`
 	Owner   inventory.Owner `json:"owner"`
@@ -54,14 +55,13 @@ type Run struct {
 	Checkpoint *RunCheckpoint `json:"checkpoint"`
 	// Progress is the last progress of its work as of the newest audit; absent where no audit saw it work.
 	Progress *SeenProgress `json:"progress,omitempty"`
-	// HourlyUSD is the cost per hour, CostUSD the cost so far; null where the machines are
-	// unpriced.
+	// HourlyUSD is the cost per hour, CostUSD the cost so far; null if the machines are unpriced.
 	HourlyUSD *money.Rate   `json:"hourly_usd"`
 	CostUSD   money.Dollars `json:"cost_usd"`
 	// Unpriced is the reason why there are no dollars.
 	Unpriced string `json:"unpriced,omitempty"`
-	// HoldID is the budget reservation; empty: none. ApprovalID is the request that waits or
-	// was used.
+	// HoldID is the budget reservation; empty for none. ApprovalID is the request that waits or was
+	// used.
 	HoldID      string     `json:"hold_id"`
 	ApprovalID  string     `json:"approval_id,omitempty"`
 	RequestedAt time.Time  `json:"requested_at"`
@@ -80,7 +80,7 @@ type Run struct {
 	// Notes are remarks on its machines, such as advisory limits; only a session that is ready has
 	// them, and lists do not.
 	Notes []string `json:"notes,omitempty"`
-	// Connections are those of people to its machines, as its keeper last heard; absent where there
+	// Connections are those of people to its machines, as its keeper last heard; absent if there
 	// are none.
 	Connections []RunConnected `json:"connections,omitempty"`
 	// Gate is the decision of the gate; only `up` and `extend` have one.

@@ -111,14 +111,14 @@ type ScanWindow struct {
 	WastedUSD money.Dollars `json:"wasted_usd"`
 	// UnmeasuredUSD is the dollars of unmeasured time.
 	UnmeasuredUSD money.Dollars `json:"unmeasured_usd"`
-	// OtherUSD is storage, network and overhead that is not known to be unused.
+	// OtherUSD is storage, network and overhead that is unknown to be unused.
 	OtherUSD money.Dollars `json:"other_usd"`
 	TotalUSD money.Dollars `json:"total_usd"`
 	// UnknownSeconds is time, over all meters, of unknown state or price. It is in no amount, and
 	// costs at most UnknownAtMostUSD: null with a reason if a price is missing.
 	UnknownSeconds   int64         `json:"unknown_seconds"`
 	UnknownAtMostUSD money.Dollars `json:"unknown_at_most_usd"`
-	// UnknownReason is why the most of unknown costs is not known.
+	// UnknownReason is why the most of unknown costs is unknown.
 	UnknownReason string `json:"unknown_at_most_reason,omitempty"`
 }
 
@@ -144,9 +144,9 @@ type Resources struct {
 	ByKind map[string]int `json:"by_kind"`
 }
 
-// ScanCategories is the cost by what it is for, in the field's own division. Egress is
-// null without a bill: what was transferred is not known. Unknown is compute whose
-// duty cannot be judged, Network the hours of gateways, balancers and addresses.
+// ScanCategories is the cost by what it is for, in the field's own division. Egress is null without
+// a bill: what was transferred is unknown. Unknown is compute whose duty cannot be judged, Network
+// the hours of gateways, balancers and addresses.
 type ScanCategories struct {
 	// Storage is the dollars of storage.
 	Storage money.Dollars `json:"storage"`
@@ -174,7 +174,7 @@ type ScanTotals struct {
 	// SavingsUpperBoundUSD is the most that all fixes together save; null when a
 	// finding has no bound.
 	SavingsUpperBoundUSD money.Dollars `json:"savings_upper_bound_usd"`
-	// SavingsUnknown counts the findings whose saving is not known.
+	// SavingsUnknown counts the findings whose saving is unknown.
 	SavingsUnknown int `json:"savings_unknown"`
 	// MonthlyCannotJudgeUSD is the cost of compute of unknown duty, which is in neither used nor
 	// waste.
@@ -193,7 +193,7 @@ type ScanStep struct {
 	// Step is the step in which waste is removed, 0 to 7.
 	Step int    `json:"step"`
 	Name string `json:"name"`
-	// Findings is how many findings it has.
+	// Findings is the number of findings it has.
 	Findings int `json:"findings"`
 	// MonthlyWasteUSD is the waste of these findings at the current rate.
 	MonthlyWasteUSD money.Dollars `json:"monthly_waste_usd"`
@@ -207,8 +207,8 @@ type ScanStep struct {
 	Risk finding.Level `json:"risk"`
 }
 
-// OwnerCost is one team's cost and waste, as those of the document. Team is empty where no tag
-// names one.
+// OwnerCost is one team's cost and waste, as those of the document. Team is empty if no tag names
+// one.
 type OwnerCost struct {
 	Team           string        `json:"team"`
 	Resources      int           `json:"resources"`
@@ -286,8 +286,7 @@ type Samples struct {
 	From time.Time `json:"from"`
 	// To is the time of the last sample.
 	To time.Time `json:"to"`
-	// Values are of equal parts of the window, from its beginning; null where nothing was
-	// measured.
+	// Values are of equal parts of the window, from its beginning; null if nothing was measured.
 	Values []*float32 `json:"values"`
 	// Max is the largest value.
 	Max float64 `json:"max"`
@@ -333,7 +332,7 @@ type FindingPolicy struct {
 	Window       string   `json:"window"`
 }
 
-// Unjudged is a running machine whose duty is not known.
+// Unjudged is a running machine whose duty is unknown.
 type Unjudged struct {
 	Resource       Resource      `json:"resource"`
 	MonthlyCostUSD money.Dollars `json:"monthly_cost_usd"`

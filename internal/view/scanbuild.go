@@ -93,7 +93,7 @@ func known(v money.Amount, complete bool) money.Dollars {
 	return money.Known(v)
 }
 
-// sum adds amounts; a sum out of range is not known.
+// sum adds amounts; a sum out of range is unknown.
 func sum(amounts ...money.Amount) money.Dollars {
 	total, err := money.Sum(amounts...)
 	if err != nil {
@@ -282,7 +282,7 @@ func wasteful(s finding.Step) bool {
 	return s == finding.StepIdle || s == finding.StepStorage || s == finding.StepCommit
 }
 
-// costOf returns what the resource of a finding costs, or why that is not known.
+// costOf returns what the resource of a finding costs, or why that is unknown.
 func costOf(f *finding.Finding, charges []ledger.Charge) (money.Dollars, string) {
 	if f.Cost != 0 {
 		return money.Known(f.Cost), ""
@@ -311,8 +311,7 @@ func newResource(r *inventory.Resource) Resource {
 	return d
 }
 
-// describe returns what is known of a resource; lifetime and purpose are empty where tags do
-// not say.
+// describe returns what is known of a resource; lifetime and purpose are empty if tags do not say.
 func describe(r *inventory.Resource) Description {
 	return Description{
 		Kind: valid(string(r.Kind)), Cloud: valid(r.Cloud), Account: valid(r.Account), Region: valid(r.Region),

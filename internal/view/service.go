@@ -27,7 +27,7 @@ type Login struct {
 	Name string `json:"name"`
 	// Roles are the caller's roles there.
 	Roles []string `json:"roles"`
-	// ExpiresAt is when it ends; null where that is not known.
+	// ExpiresAt is when it ends; null if that is unknown.
 	ExpiresAt *time.Time `json:"expires_at"`
 	// Link signs a browser in until ExpiresAt, once; only with --browser.
 	Link string `json:"link,omitempty"`
@@ -67,21 +67,21 @@ type Fleet struct {
 	Resources []Observed `json:"resources"`
 }
 
-// Observed is one resource as it was seen last; what is not known is null.
+// Observed is one resource as it was seen last; what is unknown is null.
 type Observed struct {
 	// ID is the whole identity: cloud/account/region/kind/id.
 	ID string `json:"id"`
 	// Resource is the id that its provider gives it.
 	Resource string `json:"resource"`
 	Description
-	// Duty is the current duty, since DutySince; null where it was not judged.
+	// Duty is the current duty, since DutySince; null if it was not judged.
 	Duty      *string    `json:"duty"`
 	DutySince *time.Time `json:"duty_since"`
-	// GPUs are how many GPUs it has.
+	// GPUs is the number of GPUs it has.
 	GPUs *int `json:"gpus"`
 	// Hourly is the list price of an hour.
 	Hourly money.Dollars `json:"hourly_usd"`
-	// Tags are its tags; null where they could not be read.
+	// Tags are its tags; null if they could not be read.
 	Tags map[string]string `json:"tags"`
 	// CreatedAt is when it was created.
 	CreatedAt *time.Time `json:"created_at"`
@@ -120,7 +120,7 @@ type History struct {
 type Change struct {
 	// At is when it was seen.
 	At time.Time `json:"at"`
-	// Since is from when on it held; null where that is not known.
+	// Since is from when on it held; null if that is unknown.
 	Since *time.Time `json:"since"`
 	// What names the changed field: "state" of the provider, or "duty".
 	What  string `json:"what"`

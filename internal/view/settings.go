@@ -23,8 +23,8 @@ const (
 type Settings struct {
 	Schema   string            `json:"schema"`
 	Versions []SettingsVersion `json:"versions"`
-	// Body is the newest version as it was set; null where there is none, and then each
-	// local configuration is advisory.
+	// Body is the newest version as it was set; null if there is none, and then each local
+	// configuration is advisory.
 	Body *string `json:"body"`
 	// Advisory reports whether a local configuration decided, which the person who asks can change.
 	Advisory bool `json:"advisory"`
@@ -72,8 +72,8 @@ func NewAuditEntry(e action.Entry) AuditEntry {
 	return d
 }
 
-// Verified is the result of checking the audit log: how many entries it has, the hash of
-// the last, and the anchor that it holds; null where none was given.
+// Verified is the result of checking the audit log: how many entries it has, the hash of the last,
+// and the anchor that it holds; null if none was given.
 type Verified struct {
 	Schema  string `json:"schema"`
 	Entries int64  `json:"entries"`
@@ -119,7 +119,7 @@ type Whoami struct {
 	Roles    []string `json:"roles"`
 	// OpensFixes reports whether the identity approves fixes.
 	OpensFixes bool `json:"opens_fixes"`
-	// UnverifiedBecause is why the identity is not verified; null where it is.
+	// UnverifiedBecause is why the identity is not verified; null if it is.
 	UnverifiedBecause *string `json:"unverified_because"`
 	// Settings is the configuration that gives the roles.
 	Settings Decider `json:"settings"`

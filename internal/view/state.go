@@ -37,12 +37,13 @@ type State struct {
 	AuditEntries int64 `json:"audit_entries"`
 	// NewestAt is the time of the newest entry; absent without any.
 	NewestAt time.Time `json:"newest_at,omitzero"`
-	// Quarantine is why nothing acts by the state; absent where it is not older than its witness.
+	// Quarantine is the reason why nothing acts by the state; absent unless it is older than its
+	// witness.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Witness is the witness of the state; absent where this process has none.
 	Witness *Witness `json:"witness,omitempty"`
-	// Lost are the changes that a state in quarantine does not know; absent where there are none or
-	// it is not known.
+	// Lost are the changes that a state in quarantine does not know; absent if there are none or it
+	// is unknown.
 	Lost *LostChanges `json:"lost,omitempty"`
 	// Restored are the changes that an acceptance brought back.
 	Restored *Restored `json:"restored,omitempty"`

@@ -42,7 +42,7 @@ const (
 	TagUnread  = "unread"
 )
 
-// AddedTag is a tag that a resource gets. Before is null where it has none of this key.
+// AddedTag is a tag that a resource gets. Before is null if it has none of this key.
 type AddedTag struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`

@@ -40,7 +40,7 @@ type Mark struct {
 // Seen is a state as it is mirrored outside of itself.
 type Seen struct {
 	Mark
-	// Freeze is the freeze in force; nil is none.
+	// Freeze is the freeze in force; nil if there is none.
 	Freeze *action.Freeze `json:"freeze,omitempty"`
 	// Keeps are the exemptions in force.
 	Keeps []Keep `json:"keeps,omitempty"`
@@ -101,7 +101,7 @@ type Owner struct {
 
 // Documents keeps small documents by name, outside of the state.
 type Documents interface {
-	// Read returns a document; nil where there is none of the name.
+	// Read returns a document; nil if there is none of the name.
 	Read(ctx context.Context, name string) ([]byte, error)
 	// Write replaces a document whole.
 	Write(ctx context.Context, name string, data []byte) error
@@ -128,7 +128,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Record returns what is kept of a state; nil where it is not known.
+// Record returns what is kept of a state; nil if it is unknown.
 func (w *Witness) Record(ctx context.Context, state string) (*Record, error) {
 	var r Record
 	known, err := w.read(ctx, stateName(state), &r)
@@ -150,7 +150,7 @@ func (w *Witness) Put(ctx context.Context, r Record) error {
 	return w.write(ctx, stateName(r.State), r)
 }
 
-// Owner returns the state that acts on an account; nil where none is known.
+// Owner returns the state that acts on an account; nil if none is known.
 func (w *Witness) Owner(ctx context.Context, account string) (*Owner, error) {
 	var o Owner
 	known, err := w.read(ctx, accountName(account), &o)
@@ -194,9 +194,9 @@ func (w *Witness) write(ctx context.Context, name string, doc any) error {
 	return nil
 }
 
-// Older says in words that a state at a mark is older than what is kept of it; empty where it is
-// not. EntryHash returns the hash that the state has for an entry of its audit log, empty where
-// it has no such entry.
+// Older says in words that a state at a mark is older than what is kept of it; empty if it is not.
+// EntryHash returns the hash that the state has for an entry of its audit log, empty if it has no
+// such entry.
 func (r *Record) Older(m Mark, entryHash func(entry int64) (string, error)) (string, error) {
 	switch {
 	case r.Identity != m.Identity:

@@ -23,8 +23,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// account is an account of AWS in the sandbox, where fixes and undos are carried out, with a
-// channel of people that takes every warning. Its time goes by as it is told, up to now.
+// account is an AWS account in the sandbox for fixes and undos, with a channel that accepts every
+// warning. The test sets its time, up to the present.
 type account struct {
 	box    *sandbox.Sandbox
 	ladder *sandbox.Ladder
@@ -33,16 +33,16 @@ type account struct {
 	url string
 
 	mu  sync.Mutex
-	now time.Time // zero is the clock's
+	now time.Time // zero uses the clock
 	// began is when the account's machine was started.
 	began time.Time
 }
 
 const (
 	region = "us-east-1"
-	// spares are idle machines of which no policy takes one.
+	// spares is the number of idle machines that no policy selects.
 	spares = 4
-	// stopping stops two machines of the account.
+	// stopping is a policy that stops two machines of the account.
 	stopping = `
 apiVersion: curfew.policy/v1
 policies:
@@ -67,7 +67,7 @@ func (a *account) clock() time.Time {
 	return a.now
 }
 
-// pass lets time go by, in which the machines report.
+// pass advances the time while the machines report.
 func (a *account) pass(ctx context.Context, d time.Duration) error {
 	a.mu.Lock()
 	a.now = a.now.Add(d)
@@ -99,7 +99,7 @@ func newAccount(ctx context.Context) (*account, error) {
 			switch {
 			case !strings.HasPrefix(r.URL.Path, "/metrics/"):
 				fmt.Fprint(w, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
-			case strings.HasSuffix(r.URL.Path, "/query"): // a metrics server that knows nothing of the machines
+			case strings.HasSuffix(r.URL.Path, "/query"): // a metrics server without data about the machines
 				fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[]}}`)
 			case strings.HasSuffix(r.URL.Path, "/query_range"):
 				fmt.Fprint(w, `{"status":"success","data":{"resultType":"matrix","result":[]}}`)
@@ -116,7 +116,7 @@ func newAccount(ctx context.Context) (*account, error) {
 
 func (a *account) close() error { return errors.Join(a.people.Close(), a.box.Close()) }
 
-// spare launches an idle machine that is there for a fix, measured for three days.
+// spare launches an idle machine for a fix, with three days of measurements.
 func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 	var tags []types.Tag
 	for k, v := range map[string]string{
@@ -158,7 +158,7 @@ func (a *account) spare(ctx context.Context, n int) (id string, err error) {
 	return id, nil
 }
 
-// curfew gives a command at the time of the account, however it ends.
+// curfew runs a command at the time of the account and ignores its exit code.
 func (a *account) curfew(ctx context.Context, dir string, args ...string) error {
 	var out, failed bytes.Buffer
 	exit := cli.Run(ctx, cli.Process{
@@ -173,8 +173,8 @@ func (a *account) curfew(ctx context.Context, dir string, args ...string) error 
 	return nil
 }
 
-// acted lets the policies stop two machines, as they do when an hour goes by, and audits the
-// account. It returns the ids of the spare machines.
+// acted lets the policies stop two machines within an hour, and audits the account. It returns the
+// ids of the spare machines.
 func (a *account) acted(ctx context.Context, dir string) (idle []string, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "stopping.yaml"), []byte(stopping), 0o600); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (a *account) acted(ctx context.Context, dir string) (idle []string, err err
 		}
 	}
 	a.mu.Lock()
-	a.now = time.Time{} // from here on it is the clock's
+	a.now = time.Time{} // from here on the clock's time
 	a.mu.Unlock()
 	for n := range spares {
 		id, err := a.spare(ctx, n)

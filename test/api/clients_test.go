@@ -19,8 +19,8 @@ const (
 		"typescript@5.9.3", "@types/node@20.19.25"
 )
 
-// TestGeneratedClients makes a client in Python and one in TypeScript from the OpenAPI document,
-// and reads with each all that the API has: the parsed document equals the answer.
+// TestGeneratedClients generates a client in Python and one in TypeScript from the OpenAPI
+// document, and checks that every document of the API that each reads equals the response.
 func TestGeneratedClients(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it installs generators of clients; make test-slow runs it")
@@ -111,8 +111,8 @@ func TestGeneratedClients(t *testing.T) {
 	})
 }
 
-// reads runs a program that reads operations with their arguments by a generated client, and prints
-// which it read and what is wrong.
+// reads runs a program that reads operations with a generated client, and prints what it read and
+// which errors it found.
 func reads(t *testing.T, operations map[string]any, url, token, dir string, env []string, name string,
 	args ...string) {
 	t.Helper()
@@ -136,7 +136,7 @@ func reads(t *testing.T, operations map[string]any, url, token, dir string, env 
 	}
 }
 
-// command runs a program, which ends well or has its say on standard output, and returns that.
+// command runs a program and returns its output. It may only fail if it prints something.
 func command(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -150,7 +150,7 @@ func command(t *testing.T, dir string, env []string, name string, args ...string
 	return string(out)
 }
 
-// camel is a name of words joined by hyphens as TypeScript has it: listKeeps.
+// camel returns the TypeScript name of a hyphenated operation: listKeeps.
 func camel(name string) string {
 	words := strings.Split(name, "-")
 	for i := 1; i < len(words); i++ {

@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// version is the one of schemathesis that the tests install.
+// version is the schemathesis version that the tests install.
 const version = "4.32.5"
 
-// tally counts what each operation was answered.
+// tally counts the responses of each operation.
 type tally struct {
 	mu sync.Mutex
-	// statuses are how often each operation was answered what.
+	// statuses counts the status codes of each operation.
 	statuses map[string]map[int]int
 	paths    map[string]bool
 }
@@ -48,8 +48,8 @@ func (w *watched) WriteHeader(status int) {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// watch counts the answers of a handler by operation: a path of the document matches where
-// its parts do.
+// watch counts the responses of a handler by operation, matching request paths to those of the
+// document.
 func (t *tally) watch(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		one := &watched{w, http.StatusOK}
@@ -87,9 +87,9 @@ func (t *tally) watch(next http.Handler) http.Handler {
 	})
 }
 
-// TestSchemathesis lets schemathesis call every operation with what it makes of the document:
-// as an admin nothing ends in 5xx and at least 95% of the operations are answered 2xx once;
-// as a viewer no mutation is answered anything but a refusal.
+// TestSchemathesis lets schemathesis call every operation with generated requests: as an admin
+// nothing ends in 5xx and at least 95% of the operations succeed once; as a viewer every mutation
+// is refused.
 func TestSchemathesis(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it takes minutes; make test-slow runs it")
@@ -144,8 +144,7 @@ func TestSchemathesis(t *testing.T) {
 	}
 }
 
-// exampled serves the API with a document whose examples name things that are there, where a
-// body names them.
+// exampled serves the API with a document whose examples contain existing names.
 func (s *service) exampled(t *testing.T) http.Handler {
 	bodies := map[string]map[string]any{
 		"/api/v1/findings/fix": {"ids": s.fixable[1:3], "grace": "30m"},
@@ -180,7 +179,7 @@ func (s *service) exampled(t *testing.T) http.Handler {
 	})
 }
 
-// operations are those of the document.
+// operations returns the operations of the document.
 func operations(t *testing.T, url string) map[string]bool {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/openapi.json", nil)
@@ -205,8 +204,7 @@ func operations(t *testing.T, url string) map[string]bool {
 	return out
 }
 
-// arguments are the id of something that is there, for an operation about one thing, and the query
-// of one that needs some.
+// arguments returns an existing id for an operation about one thing, and the required query.
 func (s *service) arguments(path string) (id string, query map[string]any) {
 	ids := map[string]string{
 		"/resources/{id}": s.resource, "/findings/{id}": s.finding, "/findings/{id}/fix": s.fixable[0],
@@ -241,8 +239,7 @@ func (s *service) arguments(path string) (id string, query map[string]any) {
 	return ids[longest], query
 }
 
-// fuzz runs schemathesis as one caller. Operations about one thing get the ids of things that
-// are there.
+// fuzz runs schemathesis as one caller. Operations about one thing get existing ids.
 func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -255,7 +252,7 @@ func fuzz(t *testing.T, program, url, token, mode string, s *service) string {
 			parameters = append(parameters, fmt.Sprintf("\"path.id\" = %q", id))
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
-			value, err := json.Marshal(query[name]) // as TOML writes it
+			value, err := json.Marshal(query[name]) // TOML has the same syntax
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,8 +287,8 @@ func installed(t *testing.T) string {
 	return filepath.Join(pythonWith(t, "schemathesis-"+version, "schemathesis=="+version), "schemathesis")
 }
 
-// pythonWith returns the folder of programs of a virtual environment with some packages, which is
-// made once.
+// pythonWith returns the bin folder of a virtual environment with some packages, which is created
+// once.
 func pythonWith(t *testing.T, name string, packages ...string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()

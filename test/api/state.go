@@ -54,7 +54,7 @@ local: {serve: true, users: {ana: daemon, root: daemon}, dir: "FOLDER"}
 rates: {source: finance, as_of: 2026-11-01, vcpu_hour: "1.80", memory_gib_hour: "0.000000001"}
 `
 
-// local is the part of the configuration that remains once the rest of it is shared settings.
+// local is the part of the configuration that remains when the rest is in shared settings.
 const local = `
 identity: root
 policies: [policy.yaml]
@@ -80,7 +80,7 @@ policies:
 
 const job = `{"apiVersion":"curfew.job/v1","name":"resnet%d","purpose":"training","owner":{"team":"vision","user":"ned"},"resources":{"instance_type":"g6.2xlarge"},"regions":["us-east-1"],"run":"python train.py","max_runtime":"2h"}`
 
-// service is the API over a state, with what calls need to name.
+// service is the API with a state, and the names that calls need.
 type service struct {
 	state         *store.Store
 	handler       http.Handler
@@ -90,15 +90,15 @@ type service struct {
 	// ids are the subjects of operations, each as often as it can be used.
 	requests, holds, tokens []string
 	item, finding, resource string
-	// fixable are findings whose fixes are carried out, stopped actions that can be taken back.
+	// fixable are findings for fixes to carry out, stopped are actions that can be undone.
 	fixable, stopped []string
-	// done is a backtest that is done, waiting one that no process carries out.
+	// done is a finished backtest, waiting one that no process carries out.
 	done, waiting string
-	// end ends what carries the backtests out.
+	// end stops the runner of the backtests.
 	end func()
 }
 
-// build makes a state from a seed, with the examples of the repository at root.
+// build creates a state from a seed, with the examples of the repository at root.
 func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -109,7 +109,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp("", "curfew-api-") // a session's user does not reach dir
+	folder, err := os.MkdirTemp("", "curfew-api-") // the user of a session cannot read dir
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func build(ctx context.Context, dir, root string, seed int) (*service, error) {
 	return s, s.share(ctx, file, channel)
 }
 
-// share makes the configuration shared settings, which an admin sets by the API.
+// share makes the configuration shared settings, as an admin through the API.
 func (s *service) share(ctx context.Context, file string, channel *strings.Replacer) error {
 	shared := configuration
 	for line := range strings.Lines(local) {
@@ -299,7 +299,7 @@ func (s *service) share(ctx context.Context, file string, channel *strings.Repla
 	return os.WriteFile(file, []byte(channel.Replace(local)), 0o600)
 }
 
-// sessions that are there to be extended and ended.
+// started are the sessions to extend and end.
 var started = []string{"longer", "shorter"}
 
 // keeps keeps sessions on this machine until the state is closed, and starts some.
@@ -346,7 +346,7 @@ func (s *service) keeps(ctx context.Context, req, as *runtime.Request) error {
 	return nil
 }
 
-// replays carries backtests out until the state is closed, and makes one that is done.
+// replays carries out backtests until the state is closed, and creates a finished one.
 func (s *service) replays(ctx context.Context, req, as *runtime.Request) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -378,7 +378,7 @@ func (s *service) replays(ctx context.Context, req, as *runtime.Request) error {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	// The lease of another process keeps it from being carried out.
+	// The lease of another process prevents this one from running.
 	s.waiting = "waiting"
 	if _, _, err = s.state.Leases().Take(ctx, "backtest/"+s.waiting, "another", 24*time.Hour); err != nil {
 		return err

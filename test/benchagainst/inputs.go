@@ -21,10 +21,10 @@ policies:
     then: [{warn: {notify: [owner], grace: 15m}}, {do: stop}]
 `
 
-// perEntry is how many machines an entry of the configuration counts.
+// perEntry is the number of machines in one entry of the configuration.
 const perEntry = 1000
 
-// benchmarks writes what the commands read, and starts the stand-in account.
+// benchmarks writes the inputs of the commands, and starts the stand-in account.
 func benchmarks(dir string, s sizes) (all []benchmark, end func(), err error) {
 	var machines strings.Builder
 	machines.WriteString("identity: bench\nrequired_tags: [team]\nmachines:\n")
@@ -53,7 +53,7 @@ func benchmarks(dir string, s sizes) (all []benchmark, end func(), err error) {
 	if err := account.Listen(0); err != nil {
 		return nil, nil, err
 	}
-	partial := []int{5} // what is not known is said by the exit code
+	partial := []int{5} // the exit code reports unknown values
 	scan := []string{"--config", "machines.yaml", "scan", "--cloud", "onprem", "--quiet", "-o", "json"}
 	return []benchmark{
 		{name: "Rules", args: append(scan, "--no-save"), exit: partial},
@@ -82,7 +82,7 @@ func benchmarks(dir string, s sizes) (all []benchmark, end func(), err error) {
 	}, func() { _ = account.Close() }, nil
 }
 
-// writeTrace writes what is replayed.
+// writeTrace writes the trace to replay.
 func writeTrace(name string, rows int) error {
 	file, err := os.Create(name)
 	if err != nil {

@@ -34,7 +34,7 @@ func main() {
 // most is the ratio above which a benchmark fails.
 const most = 1.2
 
-// sizes are how large the inputs are.
+// sizes are the sizes of the inputs.
 type sizes struct{ resources, machines, rows, billRows, starts int }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return printRatios(results, out)
 }
 
-// before and now index what belongs to the revision and to this tree.
+// before and now index values of the revision and of this tree.
 const (
 	before = iota
 	now
@@ -93,13 +93,13 @@ const (
 
 var sides = [2]string{before: "before", now: "now"}
 
-// buildBoth builds the revision, in a worktree that is removed again, and this tree.
+// buildBoth builds the revision, in a temporary worktree, and this tree.
 func buildBoth(ctx context.Context, dir, revision string) (binaries [2]string, err error) {
 	top, err := output(ctx, "", "git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return binaries, err
 	}
-	// Next to this tree, so that tests and builds find what is next to it.
+	// The worktree is next to this tree, so that both find the same neighboring folders.
 	tree, err := os.MkdirTemp(filepath.Dir(top), ".bench-against-")
 	if err != nil {
 		return binaries, fmt.Errorf("make a place for %s: %w", revision, err)
@@ -135,14 +135,14 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 	return strings.TrimSpace(string(out)), nil
 }
 
-// benchmark is a command that both binaries carry out.
+// benchmark is a command that both binaries run.
 type benchmark struct {
 	name    string
 	args    []string
 	env     []string
-	repeat  int      // how often one run starts it; 0 is once
-	prepare []string // a command that comes first and is not measured
-	fresh   bool     // each run has a state of its own
+	repeat  int      // number of times that one run starts it; 0 is once
+	prepare []string // a command that runs first and is not measured
+	fresh   bool     // each run has its own state
 	exit    []int    // exit codes in addition to 0
 }
 
@@ -155,7 +155,7 @@ type result struct {
 	costs [2][]cost
 }
 
-// measure lets the binaries take turns; who begins changes, and a first run of each warms up.
+// measure alternates between the binaries and between who begins; a first run of each warms up.
 func (b benchmark) measure(ctx context.Context, dir string, binaries [2]string, runs int) (result, error) {
 	r := result{name: b.name}
 	for i := range runs + 1 {

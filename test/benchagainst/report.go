@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// benchstat writes the runs as Go's benchmarks do and prints how they compare.
+// benchstat writes the runs in the format of Go benchmarks and prints their comparison.
 func benchstat(ctx context.Context, dir string, results []result, out io.Writer) error {
 	var files [2]string
 	for side, name := range sides {
@@ -36,7 +36,7 @@ func benchstat(ctx context.Context, dir string, results []result, out io.Writer)
 	return err
 }
 
-// ratio is how many times as long this tree takes, run by run.
+// ratio is the time of this tree divided by that of the revision, run by run.
 type ratio struct{ median, lowest, highest float64 }
 
 func ratioOf(r result, of func(cost) time.Duration) ratio {
@@ -45,13 +45,13 @@ func ratioOf(r result, of func(cost) time.Duration) ratio {
 		all = append(all, float64(of(c))/float64(max(of(r.costs[before][i]), 1)))
 	}
 	slices.Sort(all)
-	// The middle two of an even number count both.
+	// For an even number, use the mean of the middle two.
 	n := len(all)
 	return ratio{(all[(n-1)/2] + all[n/2]) / 2, all[0], all[n-1]}
 }
 
-// printRatios prints each ratio with its spread, and returns an error when one is too high: by
-// processors the median, by the clock all runs, because a busy machine makes only some longer.
+// printRatios prints each ratio with its spread, and returns an error if one is too high: the
+// median of CPU times, or all wall-clock times, because a busy machine only slows some runs.
 func printRatios(results []result, out io.Writer) error {
 	var over []string
 	fmt.Fprintln(out, "\nthis tree to the revision, runs in turns: median (lowest to highest)")

@@ -19,18 +19,17 @@ import (
 	"testing"
 	"time"
 
-	// What the binary is made of: a change there is a change of what is tested here, so that
-	// the result is not taken from the cache.
+	// The dependencies of the binary: a change there invalidates cached results of these tests.
 	_ "github.com/curfew-dev/curfew/internal/cli"
 )
 
 const module = "github.com/curfew-dev/curfew/"
 
-// growthLimit is how much the binary may grow over what CHANGELOG.md says.
+// growthLimit is the allowed growth of the binary over the size in CHANGELOG.md.
 const growthLimit = 0.05
 
-// Limits of the start: of the module's own initializers, and of `curfew --help`. On a machine that
-// is slow or loaded they may take instead a share of what the imported packages take there.
+// Limits of the start: for the module's own initializers, and for `curfew --help`. On a slow or
+// busy machine they may instead take a share of the time of the imported packages.
 const (
 	initializersLimit = time.Millisecond
 	initializersShare = 1.0 / 30 // of the initializers of other modules
@@ -41,7 +40,7 @@ const (
 // startRuns is how often a start is measured; the shortest counts. Load only makes it longer.
 const startRuns = 40
 
-// The binary and the linker's account of it, built once.
+// The binary and the linker's dump of its dependencies, built once.
 var binary, dump string
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
@@ -62,7 +61,7 @@ func runTests(m *testing.M) int {
 }
 
 // build builds a command of the module for linux/amd64 as `make build` does. With a dump, the
-// linker writes there why it kept what it kept.
+// linker writes there why it kept each symbol.
 func build(to, command, dump string) error {
 	flags := "-s -w"
 	if dump != "" {
@@ -70,8 +69,8 @@ func build(to, command, dump string) error {
 	}
 	args := []string{"build", "-trimpath", "-ldflags", flags, "-o", to}
 	if dump != "" {
-		// go build repeats what the last link of the same compiled command printed. A flag of the
-		// compiler that changes nothing keeps the dump from the builds of others.
+		// go build repeats the output of the last link of the same compiled command. A compiler
+		// flag without effect separates the dump from other builds.
 		args = append(args, "-gcflags", command+"=-c=1")
 	}
 	c := exec.CommandContext(context.Background(), "go", append(args, command)...)
@@ -87,16 +86,16 @@ func build(to, command, dump string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = out.Close() }() // a dump that is cut short fails the tests
+	defer func() { _ = out.Close() }() // the tests fail on an incomplete dump
 	c.Stdout, c.Stderr = out, out
 	if err := c.Run(); err != nil {
-		text, _ := os.ReadFile(dump) // the error says enough without it
+		text, _ := os.ReadFile(dump) // the error is sufficient without it
 		return fmt.Errorf("build %s: %w: %.2000s", command, err, text)
 	}
 	return nil
 }
 
-// edge is a line of a dump: what is reachable because something else is.
+// edge is a line of a dump: one symbol is reachable because of another one.
 type edge struct {
 	from, to  string
 	attribute string // of to
@@ -132,7 +131,7 @@ func edges(t *testing.T) []edge {
 	return all
 }
 
-// attribute splits what the linker writes of a symbol: "name <ReflectMethod>".
+// attribute splits the linker's description of a symbol: "name <ReflectMethod>".
 func attribute(s string) (name, attribute string) {
 	if i := strings.LastIndex(s, " <"); i > 0 && strings.HasSuffix(s, ">") {
 		return s[:i], s[i+2 : len(s)-1]
@@ -140,9 +139,9 @@ func attribute(s string) (name, attribute string) {
 	return s, ""
 }
 
-// TestRefusesLookupOfMethodsByName fails by the name of a function that looks methods up by
-// names that it learns at run time. Then the linker keeps all exported methods of every type
-// that reaches an interface, thousands of which have no caller.
+// TestRefusesLookupOfMethodsByName fails if a function looks up methods by names that are only
+// known at run time, and names it. The linker would then keep all exported methods of every type
+// that is converted to an interface, thousands of which are never called.
 func TestRefusesLookupOfMethodsByName(t *testing.T) {
 	all := edges(t)
 	parent := map[string]string{}
@@ -161,7 +160,7 @@ func TestRefusesLookupOfMethodsByName(t *testing.T) {
 		byPackage[packageOf(f)] = append(byPackage[packageOf(f)], f)
 	}
 	if len(byPackage) > 1 {
-		delete(byPackage, "reflect") // its own are kept because of the others
+		delete(byPackage, "reflect") // its methods are only kept because of the others
 	}
 	for _, name := range slices.Sorted(maps.Keys(byPackage)) {
 		functions := byPackage[name]
@@ -176,7 +175,7 @@ func packageOf(symbol string) string {
 	return symbol[:strings.LastIndex(symbol, "/")+1+max(dot, 0)]
 }
 
-// keptBy returns what keeps a symbol, the nearest first, up to a function of this module.
+// keptBy returns the chain of symbols that keep a symbol, up to a function of this module.
 func keptBy(parent map[string]string, symbol string) (chain []string) {
 	for {
 		next, known := parent[symbol]
@@ -190,7 +189,7 @@ func keptBy(parent map[string]string, symbol string) (chain []string) {
 	}
 }
 
-// stated finds the line of CHANGELOG.md that says how large the binary is.
+// stated matches the line of CHANGELOG.md with the size of the binary.
 var stated = regexp.MustCompile(`The binary has ([0-9]+\.[0-9]) MB`)
 
 // TestSize fails when the binary is over 5% larger than the first line of CHANGELOG.md that
@@ -229,8 +228,8 @@ func canRun(t *testing.T) {
 	}
 }
 
-// TestInitializers fails when the initializers of this module take over a millisecond in all,
-// each at the fastest of several starts.
+// TestInitializers fails if the initializers of this module take over a millisecond in total, each
+// measured as the fastest of several starts.
 func TestInitializers(t *testing.T) {
 	canRun(t)
 	fastest := map[string]float64{}
@@ -290,8 +289,8 @@ func errorOutput(c *exec.Cmd) (string, error) {
 	return b.String(), err
 }
 
-// TestHelpStartsFast measures the processor time of `curfew --help`, which load changes less
-// than the time on the wall.
+// TestHelpStartsFast measures the CPU time of `curfew --help`, which depends less on load than the
+// elapsed time.
 func TestHelpStartsFast(t *testing.T) {
 	canRun(t)
 	help := fastestStart(t, binary, helpLimit)
@@ -311,8 +310,8 @@ func TestHelpStartsFast(t *testing.T) {
 	}
 }
 
-// fastestStart returns the least processor time of a program with --help, and stops measuring
-// at a time that is good enough.
+// fastestStart returns the minimum CPU time of a program with --help. It stops measuring once the
+// time is good enough.
 func fastestStart(t *testing.T, program string, enough time.Duration) time.Duration {
 	t.Helper()
 	least := time.Duration(math.MaxInt64)

@@ -1,3 +1,3 @@
-// Package binary holds the size of the curfew binary and the time of its start to what is
-// written down.
+// Package binary checks the size and the start time of the curfew binary against their documented
+// limits.
 package binary

@@ -1,4 +1,4 @@
-// Package callers runs the service as one user of a machine, and calls it as another one.
+// Package callers runs the service as one Unix user and calls it as another one.
 package callers
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/curfew-dev/curfew/test/otheruser"
 )
 
-// role is the variable that makes a process of this program one of the roles.
+// role is the environment variable that selects the role of a process of this program.
 const role = "CALLERS_ROLE"
 
-// TestMain lets users of the tests run curfew, and what attacks it, as this program.
+// TestMain runs this program as curfew or as an attacker for the users of the tests.
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "curfew":
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// everyOperation calls each operation of a service without a credential, and prints the answers.
+// everyOperation calls each operation of a service without a credential, and prints the responses.
 func everyOperation(base string) {
 	resp, err := http.Get(base + "/openapi.json")
 	if err != nil {
@@ -78,7 +78,7 @@ func everyOperation(base string) {
 	}
 }
 
-// again makes a call as often as the service puts it off.
+// again repeats a call while the service rejects it because of its rate limit.
 func again(req *http.Request) (int, error) {
 	for {
 		resp, err := http.DefaultClient.Do(req)
@@ -96,8 +96,7 @@ func again(req *http.Request) (int, error) {
 	}
 }
 
-// impostor listens on a port of its own, passes every call on to the service, and prints what it
-// was sent.
+// impostor listens on its own port, forwards every call to the service, and prints the requests.
 func impostor(service string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +126,7 @@ func impostor(service string) {
 	}))
 }
 
-// buffer takes the output of a process.
+// buffer collects the output of a process.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -141,7 +140,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 
 func (b *buffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
 
-// world is a machine with a program, and a user who runs the service.
+// world is a machine with the program, and a user who runs the service.
 type world struct {
 	*testing.T
 	program string
@@ -149,7 +148,7 @@ type world struct {
 	data    string
 }
 
-// environment is that of every process: no account is reached.
+// environment returns the environment of every process, which reaches no account.
 func environment(as string) []string {
 	return []string{
 		role + "=" + as, "AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=none",
@@ -176,7 +175,7 @@ func (w *world) start(u otheruser.User, as string, args ...string) *buffer {
 	return out
 }
 
-// find waits until an output has what an expression finds.
+// find waits until an expression matches an output.
 func (w *world) find(out *buffer, expression string) string {
 	w.Helper()
 	re := regexp.MustCompile(expression)
@@ -203,7 +202,7 @@ func (w *world) curfew(u otheruser.User, server string, env []string, args ...st
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// refused calls every operation as a user without a credential.
+// refused checks that every operation refuses a user without a credential.
 func (w *world) refused(u otheruser.User, server, when string) {
 	w.Helper()
 	out, err := u.Command(w.Context(), environment("every operation"), w.program, server).CombinedOutput()
@@ -221,9 +220,9 @@ func (w *world) refused(u otheruser.User, server, when string) {
 	}
 }
 
-// TestServiceRefusesOtherUser: on a shared machine another user can neither call the service of
-// a user on loopback, nor get at the owner token, nor have it sent to a program that stands
-// before the service; whether no token was ever made, the only one expired or it was revoked.
+// TestServiceRefusesOtherUser checks that on a shared machine another user can neither call a
+// user's service on loopback, nor read the owner token, nor receive it with a program that poses as
+// the service; whether no token was ever created, the only one has expired, or it was revoked.
 func TestServiceRefusesOtherUser(t *testing.T) {
 	one, two := otheruser.Two(t)
 	w := &world{T: t, program: otheruser.Program(t, os.Args[0]), owner: one, data: filepath.Join(one.Home, "state")}
@@ -252,7 +251,7 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 		t.Errorf("the owner: exit %d: %s", code, out)
 	}
 
-	// A service of the other user's own has another token.
+	// The other user's own service has another token.
 	theirs := filepath.Join(two.Home, "state")
 	other := w.start(two, "curfew", "serve", "--listen", "127.0.0.1:0", "--data-dir", theirs)
 	w.find(other, `msg=listening address=(127\.0\.0\.1:\d+)`)
@@ -261,7 +260,7 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 		t.Errorf("with a token of their own: exit %d: %s", code, out)
 	}
 
-	// What the other user starts elsewhere passes the challenge on, and gets no token.
+	// A program of the other user can forward the challenge, but receives no token.
 	fake := w.start(two, "impostor", server)
 	at := "http://" + w.find(fake, `listens at (127\.0\.0\.1:\d+)`)
 	for _, line := range []string{"ls", "freeze --reason x", "login --browser"} {
@@ -275,7 +274,7 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 		t.Errorf("the impostor got:\n%s", got)
 	}
 
-	// The end of the last token opens nothing.
+	// Expiry of the last token grants no access.
 	secret := func(args ...string) string {
 		out, code := w.curfew(one, server, mine,
 			append([]string{"token", "create", "ci", "--role", "viewer"}, args...)...)
@@ -316,8 +315,8 @@ func TestServiceRefusesOtherUser(t *testing.T) {
 	}
 }
 
-// TestOwnerTokenOfOtherUser: a file of another user, and one that others can read, is the owner
-// token of neither a service nor a command.
+// TestOwnerTokenOfOtherUser checks that neither a service nor a command accepts an owner token in a
+// file that belongs to another user or that others can read.
 func TestOwnerTokenOfOtherUser(t *testing.T) {
 	one, two := otheruser.Two(t)
 	w := &world{T: t, program: otheruser.Program(t, os.Args[0]), owner: one}

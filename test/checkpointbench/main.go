@@ -57,7 +57,7 @@ type tool struct {
 // figure is the result of one run of a tool.
 type figure struct {
 	seconds float64
-	// sent and got are bytes over the wire, memory is the peak in bytes.
+	// sent and got are bytes on the network; memory is the peak in bytes.
 	sent, got, memory int64
 }
 
@@ -129,7 +129,7 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	defer l.Close()
 	w := &wire{listener: l, to: server.Address()}
 	go w.serve()
-	// Variables for another account would be used here.
+	// Variables for another account would take precedence.
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		return strings.HasPrefix(e, "AWS_") || strings.HasPrefix(e, "RCLONE_")
 	})
@@ -152,7 +152,7 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 	if err := fill(dir, size, files, 1); err != nil {
 		return err
 	}
-	time.Sleep(4 * time.Second) // a file that changed just before it was read is read once more
+	time.Sleep(4 * time.Second) // a file that changed just before it was read is read again
 	fmt.Fprintf(out, "%s in %d files, changes of %s, against versitygw on loopback\n\n", plain.Size(size), files,
 		plain.Size(int64(length)))
 	fmt.Fprintf(out, "%-22s %-14s %9s %12s %12s %12s\n", "folder", "tool", "seconds", "sent",
@@ -196,7 +196,7 @@ func bench(ctx context.Context, out io.Writer, curfew, temp string, size int64, 
 		if err := run("restore", t, t.restore(back)); err != nil {
 			return err
 		}
-		// One at a time, for the sake of the disk.
+		// sequential, to reduce the load on the disk
 		if err := errors.Join(equal(dir, back), os.RemoveAll(back)); err != nil {
 			return fmt.Errorf("restore: %s: %w", t.name, err)
 		}
@@ -209,7 +209,7 @@ const (
 	unchanged = "0% changed"
 )
 
-// judge holds the figures against what is promised.
+// judge compares the figures with the documented limits.
 func judge(out io.Writer, all map[string]map[string]figure) error {
 	return errors.Join(judgeUnchanged(out, all[unchanged]), judgeAgainst(out, all, "aws s3 sync"))
 }
@@ -229,7 +229,7 @@ func judgeUnchanged(out io.Writer, by map[string]figure) error {
 	return nil
 }
 
-// judgeAgainst compares what changed, and what is new.
+// judgeAgainst compares changed and new data.
 func judgeAgainst(out io.Writer, all map[string]map[string]figure, yardstick string) error {
 	if _, ok := all["new"][yardstick]; !ok {
 		fmt.Fprintf(out, "\n%s is not installed: nothing to compare with\n", yardstick)
@@ -256,7 +256,7 @@ func judgeAgainst(out io.Writer, all map[string]map[string]figure, yardstick str
 	return errors.Join(errs...)
 }
 
-// available are the tools that are installed.
+// available returns the installed tools.
 func available(curfew string) []tool {
 	tools := []tool{{"curfew",
 		func(dir string) []string {

@@ -10,7 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// TestBench: every step runs and is measured, and the restored folder equals the saved one.
+// TestBench checks that every step runs and is measured, and that the restored folder equals the
+// saved one.
 func TestBench(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("links the program: make test-slow")
@@ -23,7 +24,7 @@ func TestBench(t *testing.T) {
 		"../../cmd/curfew").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	t.Setenv("PATH", "/usr/sbin") // no tool to compare with
+	t.Setenv("PATH", "/usr/sbin") // without tools to compare with
 	var out strings.Builder
 	if err := bench(t.Context(), &out, curfew, t.TempDir(), 16<<20, 2, 64<<10); err != nil {
 		t.Fatal(err)
@@ -35,7 +36,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestJudge: too slow and too much fail.
+// TestJudge checks that too long times and too large sizes fail.
 func TestJudge(t *testing.T) {
 	figures := func(seconds float64, sent int64) map[string]map[string]figure {
 		all := map[string]map[string]figure{}

@@ -1,4 +1,4 @@
-// Package columns holds that lines of Go end before column 120.
+// Package columns checks that Go lines end before column 120.
 package columns
 
 import (
@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// most is how many characters a line may have; a tab counts as four.
+	// most is the maximum line length in characters; a tab counts as four.
 	most = 119
-	// data is how long a string is that may go beyond: a record, a name that others gave, a
-	// sentence that people look for.
+	// data is the length from which a string may exceed the limit, such as a record, an external
+	// name or a sentence that people search for.
 	data = 40
 )
 
-// TestLinesEndBeforeColumn120 reads every file of Go that is not generated. A line may be longer only
-// where a string on it is as long as data, where it is a part of a raw string, or for an address in
-// a comment.
+// TestLinesEndBeforeColumn120 reads every Go file that is not generated. A line may only be longer
+// if it contains a long string, is part of a raw string, or has an address in a comment.
 func TestLinesEndBeforeColumn120(t *testing.T) {
 	list, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files", "*.go").Output()
 	if err != nil {
@@ -31,7 +30,7 @@ func TestLinesEndBeforeColumn120(t *testing.T) {
 	for _, name := range strings.Fields(string(list)) {
 		src, err := os.ReadFile("../../" + name)
 		if os.IsNotExist(err) {
-			continue // removed since
+			continue // the file was removed
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package contributing holds the lists of files in CONTRIBUTING.md against what it takes to
-// add one of each: a template is laid over the tree, and the suites that must notice run.
+// Package contributing checks the lists of files in CONTRIBUTING.md by adding one of each kind: a
+// template is laid over the tree, and the test suites that must notice it run.
 package contributing
 
 import (
@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// template is an example of something to add, with the suites that must notice it.
+// template is an example of an addition, with the test suites that must notice it.
 type template struct {
 	heading, file string
 	prove         func(t *testing.T, overlay string)
@@ -28,7 +28,7 @@ type template struct {
 var templates = []template{
 	{"Add a finding", "finding.txtar", func(t *testing.T, overlay string) {
 		listed(t, overlay, "rule volume-magnetic")
-		passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestRulesOfTheContract",
+		passes(t, overlay, "./internal/finding", "TestMagneticVolumes", "TestHasEveryInventoryRule",
 			"TestEveryRuleIsDescribed")
 		passes(t, overlay, "./internal/round", "TestSimulatedAccount/seed_1_Mon_03:00")
 	}},
@@ -78,7 +78,7 @@ func TestTemplatesWork(t *testing.T) {
 	}
 }
 
-// listed holds that the registry, from which the reference is written, has a line.
+// listed checks that the registry, the source of the reference, has a line.
 func listed(t *testing.T, overlay, line string) {
 	t.Helper()
 	out := run(t, root, "go", "run", "-overlay", overlay, "./test/contributing/registry")
@@ -87,8 +87,8 @@ func listed(t *testing.T, overlay, line string) {
 	}
 }
 
-// passes runs tests of a package, and holds that each of them is there. They run from a
-// binary, because the folder of a new package is not there.
+// passes runs tests of a package and checks that each of them exists. They run as a binary, because
+// the folder of a new package does not exist.
 func passes(t *testing.T, overlay, pkg string, tests ...string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "tests")
@@ -117,7 +117,7 @@ func run(t *testing.T, dir, command string, args ...string) string {
 	return string(out)
 }
 
-// name returns what stands for NAME in a list, as the template says.
+// name returns the value for NAME in a list, according to the template.
 func name(archive *txtar.Archive) string {
 	_, rest, _ := strings.Cut(string(archive.Comment), "NAME is ")
 	name, _, _ := strings.Cut(rest, ".")
@@ -146,9 +146,9 @@ func filesOf(t *testing.T, heading, name string) []string {
 	return files
 }
 
-// lay writes an overlay with the files of a template, and returns their names. A file that is
-// there already is changed: "before TEXT" inserts the lines that follow before the one line
-// that has the text, "replace A => B" replaces every A.
+// lay writes an overlay with the files of a template, and returns their names. Existing files are
+// changed: "before TEXT" inserts the following lines before the only line with the text, "replace A
+// => B" replaces every A.
 func lay(t *testing.T, archive *txtar.Archive) (overlay string, names []string) {
 	t.Helper()
 	replace := map[string]string{}
@@ -187,7 +187,7 @@ func lay(t *testing.T, archive *txtar.Archive) (overlay string, names []string) 
 	return overlay, slices.Sorted(maps.Keys(changed))
 }
 
-// edit carries out one change of a template; wrong says why it cannot.
+// edit applies one change of a template; wrong is why it cannot.
 func edit(text, change string) (out, wrong string) {
 	command, rest, _ := strings.Cut(change, "\n")
 	if at, ok := strings.CutPrefix(command, "before "); ok {

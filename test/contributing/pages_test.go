@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// declared are the names of the product: by package what it declares, by type its members, and
-// the tests.
+// declared holds the names in the product: declarations by package, members by type, and tests.
 type declared struct {
 	packages map[string]map[string]bool
 	members  map[string]map[string]bool
@@ -28,8 +27,8 @@ var (
 	fileName = regexp.MustCompile(`^[a-z]+(/[a-z]+)*/\w+\.go$`) // below internal
 )
 
-// TestPagesNameWhatExists holds the packages, functions, methods, files and tests that
-// ARCHITECTURE.md and docs/internals name against the tree.
+// TestPagesNameWhatExists checks that the packages, functions, methods, files and tests that
+// ARCHITECTURE.md and docs/internals mention exist.
 func TestPagesNameWhatExists(t *testing.T) {
 	names := collect(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "internals", "*.md"))
@@ -57,7 +56,7 @@ func TestPagesNameWhatExists(t *testing.T) {
 	}
 }
 
-// has reports whether a name is one of Go or of the tree, and whether it is there.
+// has reports whether a name refers to Go code of this tree, and whether it exists.
 func (d *declared) has(name string) (known, there bool) {
 	if testName.MatchString(name) {
 		return true, d.tests[name]
@@ -72,7 +71,7 @@ func (d *declared) has(name string) (known, there bool) {
 	}
 	m := dotted.FindStringSubmatch(name)
 	if m == nil || m[1] == "http" || !ast.IsExported(m[1]) && !ast.IsExported(m[2]) {
-		return false, false // a file, a key of the configuration or a name of the standard library
+		return false, false // a file, a configuration key or a name of the standard library
 	}
 	if own := d.packages[m[1]]; own != nil && ast.IsExported(m[2]) {
 		return true, own[m[2]] && (m[3] == "" || d.members[m[2]][m[3]])

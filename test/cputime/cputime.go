@@ -1,4 +1,4 @@
-// Package cputime measures work by the processors' time, which other processes do not change.
+// Package cputime measures work in CPU time, which is independent of other processes.
 package cputime
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Now returns the processors' time that this process has used, in all of its threads.
+// Now returns the CPU time used by all threads of this process.
 func Now(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used syscall.Rusage

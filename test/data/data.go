@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Path returns where a file of shared/data lies; name has slashes. Where the file is
-// missing, the test fails if the environment sets CI, and is skipped otherwise.
+// Path returns the path of a file in shared/data; name has slashes. If the file is missing, the
+// test fails if the environment sets CI, and is skipped otherwise.
 func Path(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -44,7 +44,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// recorder keeps how a test ends.
+// recorder records the result of a test.
 type recorder struct {
 	testing.TB
 	outcome string

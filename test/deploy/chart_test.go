@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// TestChartValuesAreRead hands what the chart mounts to curfew's own readers. test/helm
-// renders the chart.
+// TestChartValuesAreRead parses the files that the chart mounts with curfew's own readers.
+// test/helm renders the chart.
 func TestChartValuesAreRead(t *testing.T) {
 	const chart = "../../deploy/helm/curfew"
 	files, err := filepath.Glob(chart + "/ci/*.yaml")

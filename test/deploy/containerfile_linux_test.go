@@ -43,7 +43,7 @@ func stages(t *testing.T, text string) [][]step {
 	return all
 }
 
-// of are the arguments of all steps of a verb.
+// of returns the arguments of all steps of a verb.
 func of(steps []step, verb string) []string {
 	var out []string
 	for _, s := range steps {
@@ -54,7 +54,7 @@ func of(steps []step, verb string) []string {
 	return out
 }
 
-// container is the Containerfile of the repository, of two stages.
+// container returns the two stages of the repository's Containerfile.
 func container(t *testing.T) (build, image []step) {
 	t.Helper()
 	text, err := os.ReadFile("../../Containerfile")
@@ -68,8 +68,8 @@ func container(t *testing.T) (build, image []step) {
 	return all[0], all[1]
 }
 
-// TestContainerfile holds the file against the repository: the version of Go, what the second
-// stage takes of the first, the user, the port, and the program that it starts.
+// TestContainerfile checks the file against the repository: the Go version, the files copied
+// between stages, the user, the port and the program.
 func TestContainerfile(t *testing.T) {
 	build, image := container(t)
 	mod, err := os.ReadFile("../../go.mod")
@@ -101,9 +101,8 @@ func TestContainerfile(t *testing.T) {
 	}
 }
 
-// TestContainerRuns carries the steps of the file out in a folder, and where that is allowed runs
-// the image there, by itself and as its user: it audits the simulated account and keeps that in
-// /data.
+// TestContainerRuns carries out the steps of the file in a folder and, if permitted, runs the image
+// there in isolation as its user: it audits the simulated account and stores the result in /data.
 func TestContainerRuns(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it builds the program; make test-slow runs it")

@@ -48,19 +48,19 @@ type statement struct {
 	Condition   map[string]map[string]any
 }
 
-// The statements that depend on parameters: governed is there where an account governs by further
-// tags, buckets where it names buckets, and retag also denies the keys of the further tags.
+// Statements that depend on parameters: governed is present if an account governs by further tags,
+// buckets if it names buckets, and retag also denies the keys of the further tags.
 const (
 	governed = "CurfewActGoverned1"
 	buckets  = "CurfewBuckets"
 	retag    = "CurfewNeverRetag"
 )
 
-// conditions are the conditions of the template's statements.
+// conditions maps statements of the template to their conditions.
 var conditions = map[string]string{governed: "GovernsEphemeral", buckets: "NamesBuckets"}
 
-// grants are the rights that the template and the module offer in a partition, besides what
-// curfew:managed=true governs. The module takes other tags; both take other buckets.
+// grants returns the permissions that the template and the module offer in a partition, in addition
+// to those for curfew:managed=true. The module takes other tags; both take other buckets.
 func grants(partition string) aws.Grants {
 	return aws.Grants{
 		Partition: partition,
@@ -69,13 +69,13 @@ func grants(partition string) aws.Grants {
 	}
 }
 
-// The partitions by which the template and the modules know where they are.
+// The partition expressions of the template and of the modules.
 const (
 	templatePartition = "${AWS::Partition}"
 	modulePartition   = "${local.partition}"
 )
 
-// generate returns the files with the permissions of now, by their paths from root.
+// generate returns the files with the current permissions, by their paths from root.
 func generate(root string) (map[string][]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, template))
 	if err != nil {
@@ -111,7 +111,7 @@ func generate(root string) (map[string][]byte, error) {
 	}, nil
 }
 
-// charged are the rates that the backbone's costs are made of, by their names there.
+// charged lists the rates that make up the backbone's costs, by their names there.
 var charged = []struct {
 	name string
 	item price.Item
@@ -122,8 +122,8 @@ var charged = []struct {
 	{"ecr", price.ItemECR}, {"logs-ingest", price.ItemLogsIngest}, {"logs-storage", price.ItemLogsStorage},
 }
 
-// pricesOf writes the rates of every region of the price book that has all of them. Another
-// region has no prices there.
+// pricesOf writes the rates of every region for which the price book is complete. Other regions
+// have no prices there.
 func pricesOf() ([]byte, error) {
 	book, err := price.Embedded()
 	if err != nil {
@@ -152,7 +152,7 @@ func pricesOf() ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// section replaces what stands between the marks of a name.
+// section replaces the text between the named markers.
 func section(text []byte, name, with string) ([]byte, error) {
 	begin, end := []byte("            # Begin of "+name+", written by go run ./test/deploy\n"), []byte(
 		"            # End of "+name+"\n")
@@ -163,11 +163,11 @@ func section(text []byte, name, with string) ([]byte, error) {
 	return bytes.Join([][]byte{text[:i+len(begin)], []byte(with), text[j:]}, nil), nil
 }
 
-// quote writes a value as JSON, which YAML and HCL read as well.
+// quote returns a value as JSON, which is also valid YAML and HCL.
 func quote(v any) string {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings and lists of them always encode
+		panic(err) // lists of strings can always be encoded
 	}
 	return string(raw)
 }
@@ -204,7 +204,7 @@ func yamlOf(all []statement) string {
 			for _, operator := range keys(s.Condition) {
 				name := operator
 				if name == "Null" {
-					name = quote(name) // it would be no string in YAML
+					name = quote(name) // unquoted, YAML would not read it as a string
 				}
 				b.WriteString(indent + "  " + name + ":\n")
 				for _, key := range keys(s.Condition[operator]) {
@@ -219,7 +219,7 @@ func yamlOf(all []statement) string {
 	return b.String()
 }
 
-// hclOf writes statements as a local value. Those that depend on parameters are made of variables.
+// hclOf writes statements as a local value. Variables enable those that depend on parameters.
 func hclOf(name string, all []statement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s = jsonencode({\n    Version = \"2012-10-17\"\n    Statement = concat([\n", name)
@@ -280,13 +280,13 @@ func hclOf(name string, all []statement) string {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// machineFile has the statements of the machine policy.
+// machineFile contains the statements of the machine policy.
 const machineFile = "terraform/backbone/machine.tf"
 
 // machineHCL writes the statements of the machine policy as a local value. access.tf adds those of
-// the datasets, which variables name.
+// the datasets in variables.
 func machineHCL() []byte {
-	// What Terraform fills in stands in two braces, so that policy variables can be escaped.
+	// Values for Terraform are in double braces, so that policy variables can be escaped.
 	fill := strings.NewReplacer("${", "$${", "{{", "${", "}}", "}")
 	all := aws.MachinePolicy(aws.MachineNames{
 		Partition:  "{{local.partition}}",

@@ -23,7 +23,7 @@ type aside struct {
 	why   string
 }
 
-// asides are the commands that no test runs, or another one. This list is reviewed: it
+// asides lists the commands that no test runs, or that another test does. This list is reviewed and
 // should stay short.
 var asides = []aside{
 	{regexp.MustCompile(`^go install `), "installs a published version"},
@@ -53,7 +53,7 @@ var asides = []aside{
 	},
 	{
 		regexp.MustCompile(`^curfew approve 4f1c --up-to 400`),
-		"needs a request for a job; TestApproverAllowsLess of internal/approval approves one for less",
+		"needs a request for a job; TestApprovesLessThanRequested of internal/approval approves one for less",
 	},
 	{regexp.MustCompile(`^curfew ci run `), "starts a session; the script ci.txtar runs it"},
 	{regexp.MustCompile(`^curfew token revoke`), "ids of tokens are random; the script token.txtar runs it"},
@@ -71,24 +71,24 @@ var asides = []aside{
 	{regexp.MustCompile(`^helm install `), "needs a cluster; test/helm renders the chart"},
 }
 
-// long are the commands that take seconds, which only make test-slow runs.
+// long matches the commands that take seconds, which only make test-slow runs.
 var long = regexp.MustCompile(
 	`enforce --demo --seed|plan spot .* --work 48h|scan --regions all|record --from cloudwatch|curfew (?:costs|budget|bill) .*--demo`)
 
-// elsewhere are the documents that a test of their own carries out from top to bottom.
+// elsewhere lists the documents that a separate test carries out from top to bottom.
 var elsewhere = map[string]string{
 	"docs/getting-started.md": "TestGettingStarted", "docs/first-gated-pr.md": "TestFirstGatedPullRequest",
 	"docs/on-call.md":   "TestDrill of test/service",
 	"docs/backup.md":    "TestBackupIsRestored of test/service",
 	"docs/terraform.md": "TestDocument of test/terraform"}
 
-// stands is an example of an id or a name, and what it stands for in the world.
+// stands replaces an example of an id or a name by one that exists in the world.
 type stands struct {
 	match *regexp.Regexp
 	with  string // {name} is a placeholder of the world
 }
 
-// examplesOf are replaced in this order before a command is run.
+// examplesOf are applied in this order before a command is run.
 var examplesOf = []stands{
 	{regexp.MustCompile(`(--undo) (?:4f1c2a|ID|ITEM)`), "$1 {item}"},
 	{regexp.MustCompile(`(curfew budget \w+) (?:4f1c|HOLD)`), "$1 {hold}"},
@@ -116,7 +116,7 @@ var examplesOf = []stands{
 	{regexp.MustCompile(`^(curfew profile) (?:.* )?-- python train\.py$`), "$1 --every 20ms -- sleep 0.5"},
 	{regexp.MustCompile(`^(curfew profile) -- CMD -o json$`), "$1 --every 20ms -o json -- sleep 0.5"},
 	{regexp.MustCompile(`^(curfew profile) --pid 4242 --for 1m`), "$1 --pid $$$$ --for 1s"},
-	// No one answers its question.
+	// Answer its question in advance.
 	{regexp.MustCompile(`(curfew checkpoint gc .* --now)$`), "$1 --yes"},
 	{regexp.MustCompile(`(curfew estimate) --history FILE`), "$1 job.yaml --history runs.csv"},
 	{regexp.MustCompile(`(curfew costs units --counts) FILE`), "$1 tokens.csv --unit token"},
@@ -127,9 +127,9 @@ var examplesOf = []stands{
 	},
 	{regexp.MustCompile(`http://prometheus:9090`), "{prometheus}"},
 	{regexp.MustCompile(`--seed N\b`), "--seed 7"},
-	// A new state has no trouble, of which the exit code tells.
+	// A new state has no problem, so that the exit code is 0.
 	{regexp.MustCompile(`^(curfew doctor state)`), "$1 --data-dir new"},
-	// A service runs until it is told to end, and takes any port.
+	// A service runs until it is stopped, and uses any port.
 	{
 		regexp.MustCompile(`^(?:\S+/)?(curfew serve[^&|>]*)`),
 		"timeout --preserve-status -s TERM 5 $1 --listen 127.0.0.1:0",
@@ -144,11 +144,11 @@ var examplesOf = []stands{
 		`curfew serve --listen 127.0.0.1:0 > serve.log 2>&1 & for i in $$(seq 300); do at=$$(sed -n 's/.*address=\([0-9.:]*\).*/\1/p' serve.log); [ -z "$$at" ] || break; sleep 0.2; done; ` +
 			`curfew login "http://$$at" --browser; code=$$?; kill $$!; wait; exit $$code`},
 	{regexp.MustCompile(`(curfew checkpoint .*)--snapshot 12`), "${1}--snapshot 1"},
-	// no other rank comes
+	// the other ranks do not exist
 	{regexp.MustCompile(`(curfew checkpoint save .*)--rank 1 --ranks 4`), "${1}--rank 0 --ranks 1"},
 	{regexp.MustCompile(`2026-12-01T08:00:00Z`), "{soon}"},
 	{regexp.MustCompile(`arn:aws:iam::\d+:role/(?:audit|curfew)`), "{role}"},
-	// A question of init is answered as it proposes, where no file is in its way.
+	// Accept the suggestions of init, in a folder without files.
 	{regexp.MustCompile(`^(curfew (?:policy )?init)`), "rm -r curfew.yaml policies; $1"},
 }
 
@@ -190,13 +190,12 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// constants are dollars in texts that no command prints: prices of AWS, defaults that other
-// tests hold, and amounts of examples.
+// constants are amounts in texts that no command prints: AWS prices, defaults covered by other
+// tests, and amounts of examples.
 var constants = []string{"$0", "$0.01", "$0.0005", "$0.005", "$10", "$100", "$190", "$200", "$1,000", "$20,000"}
 
-// TestFigures holds that each dollar figure in a sentence or a table of a document is one
-// that a test compares: in an output that the document shows, or in a comment that quotes
-// a command.
+// TestFigures checks that each amount in a sentence or table of a document is compared by a test:
+// it is in an output that the document shows, or in a comment that quotes a command.
 func TestFigures(t *testing.T) {
 	const root = "../.."
 	for _, name := range documents(t, root) {
@@ -222,8 +221,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLinks holds that every link of a document to a file, and to a heading of one, leads
-// somewhere.
+// TestLinks checks that every link of a document to a file, or to a heading in one, has a target.
 func TestLinks(t *testing.T) {
 	const root = "../.."
 	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]+))?\)`)
@@ -258,13 +256,13 @@ func headings(text string) []string {
 	return all
 }
 
-// section is commands, and what documents say that they print.
+// section is a sequence of commands with their documented output.
 type section struct {
 	commands []command
 	where    string
-	// shown are lines of a block text, each matched as it is but for times and ids.
+	// shown are lines of a text block, matched exactly except for times and ids.
 	shown []string
-	// quoted are figures that the output has somewhere.
+	// quoted are figures that must occur somewhere in the output.
 	quoted []string
 }
 
@@ -285,12 +283,11 @@ func documents(t *testing.T, root string) []string {
 	return names
 }
 
-// generated reports whether a document is written by the code: syntax may stand there without
-// a fence.
+// generated reports whether a document is generated from the code; it may then contain syntax
+// without a fence.
 func generated(name string) bool { return strings.HasPrefix(name, "docs/reference/") }
 
-// sectionsOf returns the commands of a document, and holds that it writes them so that
-// they can be found.
+// sectionsOf returns the commands of a document, and checks that they can be found.
 func sectionsOf(t *testing.T, name, text string) []section {
 	t.Helper()
 	var all []section
@@ -342,14 +339,14 @@ func sectionsOf(t *testing.T, name, text string) []section {
 	}
 	for _, c := range inline(name, text) {
 		if generated(name) && (strings.Contains(c.text, ",") || strings.Contains(c.text, " and ")) {
-			continue // what prints a document, in words
+			continue // a description of the output in words
 		}
 		all = append(all, section{commands: []command{c}})
 	}
 	return all
 }
 
-// fileOf is the command that reads a whole file which a document shows; false of a part of
+// fileOf returns the command that prints a complete file shown in a document; false for a part of
 // one.
 func fileOf(name string, b block) (section, bool) {
 	here := func(command string) string { return "cat > shown.yaml <<'END'\n" + b.text + "END\n" + command }
@@ -389,7 +386,7 @@ func helpExamples(t *testing.T, path []string) []command {
 // runner runs each command once.
 type runner struct {
 	*world
-	// shared is a copy for the commands that change nothing.
+	// shared is the copy for commands that change nothing.
 	shared           string
 	account          sync.RWMutex
 	mu               sync.Mutex
@@ -403,8 +400,8 @@ type result struct {
 	code int
 }
 
-// check runs the commands of a section, one after another in one copy of the world where
-// there are several, and compares.
+// check runs the commands of a section in order, in one copy of the world, and compares their
+// output.
 func (r *runner) check(t *testing.T, s section) {
 	var said strings.Builder
 	for _, c := range s.commands {
@@ -432,18 +429,18 @@ func (r *runner) check(t *testing.T, s section) {
 	}
 }
 
-// reads is a command that changes neither files nor state, and needs no copy of them.
+// reads matches commands that change neither files nor state, and need no copy of them.
 var reads = regexp.MustCompile(
 	`^(?:curfew (?:plan|estimate|costs|approvals|whoami|backtest|bill show|bill reconcile|price (?:show|list|watching)|policy (?:check|test|explain)|budget$|budget holds|settings$|enforce --demo|scan --(?:print|last))|make)[^>]*$`)
 
-// mention is a command without any value, as a text names it: `curfew fix --enforce`.
+// mention matches a command without any value, as named in a sentence: `curfew fix --enforce`.
 var mention = regexp.MustCompile(`^curfew(?: [a-z]+)*(?: --[a-z-]+)*(?: -o json)?$`)
 
-// ofSession is a command about the session that the examples name.
+// ofSession matches commands about the session in the examples.
 var ofSession = regexp.MustCompile(`^(curfew (?:up|connect|down|extend|status|logs)) demo\b|` +
 	`^(curfew (?:explain|cancel|status|logs)) (?:train|count)\b`)
 
-// mentioned holds that a command and its flags are there.
+// mentioned checks that a command and its flags exist.
 func (r *runner) mentioned(t *testing.T, c command) {
 	words := strings.Fields(ofSession.ReplaceAllString(c.text, "$1$2"))
 	n := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
@@ -467,7 +464,7 @@ func (r *runner) mentioned(t *testing.T, c command) {
 	}
 }
 
-// one runs a command if no other section did.
+// one runs a command unless another section did.
 func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool) {
 	if os.Getenv("CURFEW_SLOW") == "" && long.MatchString(text) {
 		r.mu.Lock()
@@ -491,7 +488,7 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 		line = strings.ReplaceAll(line, "{"+name+"}", is)
 	}
 	if strings.HasPrefix(line, "make") {
-		line = strings.Replace(line, "make", "make -n", 1) // a target, which the other tests run
+		line = strings.Replace(line, "make", "make -n", 1) // a target that other tests run
 	}
 	r.mu.Lock()
 	r.ran++
@@ -506,7 +503,7 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 		if regexp.MustCompile(`curfew (approve|deny) `).MatchString(line) {
 			who = "bo"
 		}
-		// What changes the account is alone with it.
+		// A command that changes the account runs alone.
 		if regexp.MustCompile(`--enforce|curfew (consent|keep) `).MatchString(line) &&
 			!strings.Contains(line, "--demo") {
 			r.account.Lock()
@@ -525,7 +522,7 @@ func (r *runner) one(t *testing.T, text string) (said string, code int, ran bool
 	return x.said, x.code, true
 }
 
-// exits are the exit codes that a command may end with: those that its comment names, or 0.
+// exits returns the expected exit codes of a command: those in its comment, or 0.
 func exits(c command) []int {
 	at := strings.Index(c.comment, "exit code")
 	if at < 0 {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// block is a fenced block of a document: what the fence names, and its text.
+// block is a fenced block of a document with the name of the fence.
 type block struct {
 	line       int
 	kind, text string
 }
 
-// kinds are the allowed names of a fence. A block sh or console has commands, and a block text the
-// output of the commands before it; the others are files, and plain is neither.
+// kinds are the allowed names of a fence. Blocks sh and console contain commands, and text the
+// output of the preceding commands; the others are files, and plain is neither.
 var kinds = map[string]bool{
 	"sh": true, "console": true, "text": true, "yaml": true, "json": true, "hcl": true, "python": true, "csv": true,
 	"crontab": true, "plain": true,
@@ -48,15 +48,15 @@ type command struct {
 	where string
 	// text is the line without its comment.
 	text, comment string
-	// inline is true of a command within a sentence, which may only name it.
+	// inline is true for a command within a sentence, which may omit its values.
 	inline bool
 }
 
 var (
 	// inlined is a command within a sentence.
 	inlined = regexp.MustCompile("`((?:bin/)?curfew [^`]+)`")
-	// quoted is a comment that says which figures of a text a command prints:
-	// <!-- curfew price watching: $1 | $2 -->.
+	// quoted matches a comment that lists the figures of a text that a command prints: <!-- curfew
+	// price watching: $1 | $2 -->.
 	quoted  = regexp.MustCompile(`<!-- ((?:bin/)?curfew .+?): (.+) -->`)
 	remarks = regexp.MustCompile(`(?s)<!--.*?-->`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
@@ -82,7 +82,7 @@ func commands(where string, first int, text string) []command {
 // inline returns the commands within the sentences of a document.
 func inline(where, document string) []command {
 	var all []command
-	// A block leaves its line ends, so that lines keep their numbers.
+	// Keep line breaks, so that lines keep their numbers.
 	prose := fenced.ReplaceAllStringFunc(document, func(s string) string {
 		return strings.Repeat("\n", strings.Count(s, "\n"))
 	})
@@ -108,8 +108,8 @@ func examples(where, help string) []command {
 	return all
 }
 
-// below returns the names of the commands below one, by its help text: those of all groups,
-// which are between the examples and the flags.
+// below returns the names of the subcommands in a help text: those in all groups between the
+// examples and the flags.
 func below(help string) []string {
 	var names []string
 	for block := range strings.SplitSeq(help, "\n\n") {
@@ -120,7 +120,7 @@ func below(help string) []string {
 		}
 		for line := range strings.Lines(rows) {
 			name, indented := strings.CutPrefix(line, "  ")
-			if !indented || strings.HasPrefix(name, " ") { // the description goes on
+			if !indented || strings.HasPrefix(name, " ") { // a continued description
 				continue
 			}
 			if name = strings.Fields(name)[0]; name != "help" && name != "completion" {
@@ -131,10 +131,10 @@ func below(help string) []string {
 	return names
 }
 
-// figures matches one word or more in which a figure may stand.
+// figures matches one or more words that may contain a figure.
 const figures = `\S*[0-9█░]\S*(?:\s+\S*[0-9█░]\S*)*`
 
-// passing is a word that differs from run to run: a time, a duration, an id.
+// passing matches words that differ between runs: times, durations and ids.
 var passing = regexp.MustCompile(
 	`^[("]*(?:<?[0-9.]+(?:ms|[smhd])|[0-9]{4}-[0-9]{2}-[0-9]{2}\S*|[0-9]{2}:[0-9]{2}\S*|[0-9a-f]*[0-9][0-9a-f]*[a-f][0-9a-f]*)[,;.:)"]*$`)
 
@@ -156,15 +156,15 @@ func pattern(line string) *regexp.Regexp {
 // dollars is an amount in a text.
 var dollars = regexp.MustCompile(`\$[0-9][0-9,]*(?:\.[0-9]+)?`)
 
-// took is for how long a scan took.
+// took matches the duration of a scan.
 var took = regexp.MustCompile(`(\d+) s\b`)
 
 // spelled is a date in words, such as Sun 22 Nov 2026.
 var spelled = regexp.MustCompile(
 	`\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4})\b`)
 
-// shows reports whether an output has a line that a document shows. Dollars may be 2% off: what
-// was wasted of a window of days depends on the hour.
+// shows reports whether an output contains a documented line. Amounts may be 2% off, because the
+// waste in a window of days depends on the hour.
 func shows(line, output string) bool {
 	line, output = took.ReplaceAllString(line, "${1}s"), took.ReplaceAllString(output, "${1}s")
 	line, output = spelled.ReplaceAllString(line, "$1-01-01"), spelled.ReplaceAllString(output, "$1-01-01")

@@ -20,9 +20,8 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// TestFirstGatedPullRequest carries out docs/first-gated-pr.md as it is written, with a
-// PostgreSQL server and a stand-in of GitHub. What the workflow of the document runs is
-// run at each push and review.
+// TestFirstGatedPullRequest carries out docs/first-gated-pr.md as written, with a PostgreSQL server
+// and a stand-in for GitHub. It runs the documented workflow at each push and review.
 func TestFirstGatedPullRequest(t *testing.T) {
 	g := newGated(t)
 	text := string(read(t, "../../docs/first-gated-pr.md"))
@@ -33,7 +32,8 @@ func TestFirstGatedPullRequest(t *testing.T) {
 			write(t, filepath.Join(*pictures, "comment.md"), all[0], 0o644)
 			return
 		}
-		// The paragraph before a file names it; a comment before an output says what people do.
+		// The paragraph before a file contains its name; a comment before an output describes what
+		// people do.
 		before := strings.TrimSpace(lines[b.line-3])
 		switch b.kind {
 		case "yaml":
@@ -63,7 +63,7 @@ func TestFirstGatedPullRequest(t *testing.T) {
 	g.after(t)
 }
 
-// pictures is the directory that takes what the pictures of documents are drawn from.
+// pictures is the output directory for the pages from which the pictures of documents are made.
 var pictures = flag.String("pictures", "",
 	"write the first comment of the gate and the audit of the demo to a `directory`")
 
@@ -129,8 +129,8 @@ func newGated(t *testing.T) *gated {
 	return g
 }
 
-// block gives a block to the shell, command by command. The database is the test's, and
-// the clone of curfew is there.
+// block runs the commands of a block one by one. It replaces the database by the test's; the clone
+// of curfew exists already.
 func (g *gated) block(t *testing.T, b block) (said string) {
 	t.Helper()
 	for _, c := range commands("docs/first-gated-pr.md", b.line+1, b.text) {
@@ -158,8 +158,8 @@ func (g *gated) head(t *testing.T) string {
 	return strings.TrimSpace(out)
 }
 
-// check runs what the workflow of the pull request runs, in a fresh checkout of the head
-// and without a state of its own.
+// check runs the workflow of the pull request, in a fresh checkout of the head and without its own
+// state.
 func (g *gated) check(t *testing.T) string {
 	t.Helper()
 	var workflow struct {
@@ -178,14 +178,14 @@ func (g *gated) check(t *testing.T) string {
 	defer cancel()
 	c := exec.CommandContext(ctx, "bash", "-e", "-c", steps[len(steps)-1].Run)
 	c.Dir = checkout
-	// An identity that the workflow's environment declared would not count.
+	// An identity in the environment of the workflow would not count.
 	c.Env = append(append(g.env, g.pull.Env(event)...), "BASE="+g.base, "HOME="+t.TempDir(), "CURFEW_IDENTITY=")
-	out, _ := c.CombinedOutput() // the exit code is looked at below
+	out, _ := c.CombinedOutput() // the exit code is checked below
 	g.decided = append(g.decided, fmt.Sprint(c.ProcessState.ExitCode()))
 	return string(out)
 }
 
-// after holds what the document says in words.
+// after checks the document's description of the result.
 func (g *gated) after(t *testing.T) {
 	if got := strings.Join(g.decided, " "); got != "3 0 3 3 2" {
 		t.Errorf("the checks ended with %s", got)

@@ -1,5 +1,5 @@
-// Package docs carries out documents as a reader would: each command as it is written,
-// with the output that the document shows for it.
+// Package docs carries out the documents like a reader: it runs each command as written, and
+// compares the output with the documented one.
 package docs
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// TestMain is curfew itself where the test's binary is started by that name, so that
-// shells can run it without another build.
+// TestMain runs curfew itself if the test binary is started by that name, so that shells need no
+// other build.
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022) // files that a group can write are refused
 	if filepath.Base(os.Args[0]) == "curfew" {
@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(postgres.Run(m))
 }
 
-// process is the process that the operating system started, so long ago as AGO says: a
-// ledger needs a past.
+// process returns the process with its clock shifted by AGO, because a ledger needs a past.
 func process() cli.Process {
 	p := cli.System("test")
 	if ago, err := time.ParseDuration(os.Getenv("AGO")); err == nil {

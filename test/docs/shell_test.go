@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// shell is one bash that keeps its variables from block to block.
+// shell is a bash process that keeps its variables between blocks.
 type shell struct {
 	t   *testing.T
 	in  io.Writer
@@ -45,8 +45,7 @@ func newShell(t *testing.T, dir string, env ...string) *shell {
 	return &shell{t: t, in: in, out: bufio.NewReader(out)}
 }
 
-// run gives a block to the shell and returns its output and the exit code of its last
-// command.
+// run runs a block in the shell and returns its output and the exit code of its last command.
 func (s *shell) run(text string) (said, code string) {
 	s.t.Helper()
 	s.n++

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestGettingStarted runs docs/getting-started.md from its second terminal on, with the
-// sandbox that its first terminal starts. It takes about three minutes.
+// TestGettingStarted runs docs/getting-started.md from its second terminal on, with the sandbox of
+// the first terminal. It takes about three minutes.
 func TestGettingStarted(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("slow: make test-slow runs it")
@@ -64,7 +64,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// terminal is the visible content of a terminal while others write to it.
+// terminal is the visible content of a terminal with concurrent writers.
 type terminal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -92,8 +92,8 @@ func run(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-// startSandbox starts the sandbox as `make aws-sandbox > sandbox.env` does and returns what its
-// terminal shows.
+// startSandbox starts the sandbox as `make aws-sandbox > sandbox.env` does, and returns its
+// terminal.
 func startSandbox(t *testing.T, dir string) *terminal {
 	env, err := os.Create(filepath.Join(dir, "sandbox.env"))
 	if err != nil {

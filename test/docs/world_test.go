@@ -28,9 +28,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// world is where the commands of documents run: the sandbox's account, the files that
-// documents speak of, and a state in which each has what it asks for. A command gets a
-// copy of its own of files and state.
+// world is the environment for the commands of documents: the sandbox's account, the files that
+// documents mention, and a state with everything that they need. Each command gets its own copy of
+// files and state.
 type world struct {
 	dir  string
 	env  []string
@@ -59,7 +59,7 @@ machines:
 rates: {gpu_hour: {A100-40GB: 1.90}, source: finance, as_of: 2026-01-01}
 `
 
-// fuse is a policy that wants most of what it selects at once.
+// fuse is a policy that selects most machines at once.
 const fuse = `apiVersion: curfew.policy/v1
 policies:
   - name: idle-gpu-machines
@@ -92,7 +92,7 @@ spec:
       containers: [{name: train, resources: {limits: {nvidia.com/gpu: 1}}}]
 `
 
-// Other tools print what was recorded of them.
+// Recorded output of other tools.
 const (
 	nodes = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {
 "node.kubernetes.io/instance-type": "g5.xlarge", "topology.kubernetes.io/region": "us-east-1"}}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}}]}`
@@ -108,9 +108,9 @@ const (
 `
 )
 
-// Preparations bring the state of the world to where documents begin: a ledger of two days,
-// a kept scan, bills, a reservation whose machine runs, a request, a fuse that has blown,
-// tags that were written, and an anchor.
+// Preparations create the state at the beginning of the documents: a ledger of two days, a stored
+// scan, bills, a reservation whose machine runs, a request, a blown fuse, written tags, and an
+// anchor.
 const (
 	yesterday = `
 curfew init --tags team,user --govern lifetime=ephemeral --instance-store scratch --notify "$CURFEW_HOOK_URL" --observe yes --all
@@ -228,7 +228,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	for _, e := range box.Env() { // for what runs within the test
+	for _, e := range box.Env() { // for commands that run within the test
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
 	}
@@ -262,7 +262,7 @@ func (w *world) prepare(t *testing.T, script string) {
 	}
 }
 
-// learn finds in a file what the documents' example of an id stands for.
+// learn finds the real id for a documented example in a file.
 func (w *world) learn(t *testing.T, file, name, is string) {
 	t.Helper()
 	m := regexp.MustCompile(is).FindSubmatch(read(t, filepath.Join(w.dir, file)))
@@ -272,18 +272,17 @@ func (w *world) learn(t *testing.T, file, name, is string) {
 	w.known[name] = string(m[1])
 }
 
-// simple is a line that needs no shell: curfew runs within the test then, which saves its
+// simple matches a line that needs no shell; curfew then runs within the test, which saves its
 // start.
 var (
 	simple = regexp.MustCompile(`^curfew ((?:[\w./:,=@%+-]+|"[^"$\x60\\]*"|\s)+)$`)
 	word   = regexp.MustCompile(`"[^"]*"|\S+`)
 )
 
-// answers are those to the questions of init.
+// answers are the answers to the questions of init.
 const answers = "\n\n\n#ml-cost\n\n"
 
-// run gives a shell a command line in a directory and returns what it said and its exit
-// code.
+// run runs a command line in a directory and returns its output and exit code.
 func (w *world) run(t *testing.T, dir, who, line string) (said string, code int) {
 	t.Helper()
 	env := append([]string{
@@ -298,7 +297,7 @@ func (w *world) run(t *testing.T, dir, who, line string) (said string, code int)
 		var out bytes.Buffer
 		p := cli.System("test")
 		p.Args, p.Stdin, p.Stdout, p.Stderr, p.Dir, p.ConfigDir = nil, strings.NewReader(answers), &out, &out, dir, dir
-		p.WitnessDir = filepath.Join(dir, ".witness", "curfew", "witness") // where the shell's commands have it
+		p.WitnessDir = filepath.Join(dir, ".witness", "curfew", "witness") // as for the commands of the shell
 		for _, w := range word.FindAllString(m[1], -1) {
 			p.Args = append(p.Args, strings.Trim(w, `"`))
 		}
@@ -331,7 +330,7 @@ func (w *world) copied(t *testing.T) string {
 	return dir
 }
 
-// firstPolicy is the policy that getting-started writes.
+// firstPolicy returns the policy of getting-started.
 func firstPolicy(t *testing.T, root string) string {
 	for _, b := range blocks(string(read(t, filepath.Join(root, "docs", "getting-started.md")))) {
 		if b.kind == "yaml" {
@@ -342,8 +341,8 @@ func firstPolicy(t *testing.T, root string) string {
 	return ""
 }
 
-// monthly is the bill of October as that of this month, without the days that this month
-// does not have.
+// monthly converts the bill of October to one of this month, without the days that this month does
+// not have.
 func monthly(t *testing.T, bill []byte, now time.Time) string {
 	t.Helper()
 	october := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
@@ -391,7 +390,7 @@ func TestMonthly(t *testing.T) {
 	}
 }
 
-// daily counts what is made each day of October 2026 and of the last ten weeks.
+// daily counts the units of each day of October 2026 and of the last ten weeks.
 func daily() string {
 	october := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
 	days := map[string]bool{}

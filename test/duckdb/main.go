@@ -30,7 +30,7 @@ func main() {
 		"read with this one alone and print what it says as JSON (the program calls itself so)")
 	flag.Parse()
 	var err error
-	if *reader != "" { // first: a child that compared would call itself without end
+	if *reader != "" { // checked first, so that a child does not start children
 		err = child(context.Background(), os.Stdout, *reader, *file, *threads)
 	} else {
 		err = compare(context.Background(), os.Stdout, *file, *rows, *threads)
@@ -41,9 +41,9 @@ func main() {
 	}
 }
 
-// readers by their names, in the order in which they run. DuckDB is asked twice: for exact
-// decimals, as curfew gives them, and for binary numbers, as the file holds them, which is the
-// least that it can do.
+// readers are the readers by name, in running order. DuckDB runs twice: with exact decimals, as
+// curfew returns them, and with binary numbers, as stored in the file, which is the least work
+// possible.
 var readers = []struct {
 	name string
 	read func(ctx context.Context, file string, threads int) (Sums, error)
@@ -57,11 +57,11 @@ var readers = []struct {
 type Run struct {
 	Sums    Sums
 	Seconds float64
-	// PeakBytes is the most memory that the process held, by the operating system.
+	// PeakBytes is the peak memory of the process according to the operating system.
 	PeakBytes int64
 }
 
-// child reads and prints the result.
+// child runs a reader and prints its result.
 func child(ctx context.Context, out io.Writer, reader, file string, threads int) error {
 	for _, r := range readers {
 		if r.name != reader {
@@ -78,7 +78,7 @@ func child(ctx context.Context, out io.Writer, reader, file string, threads int)
 	return fmt.Errorf("there is no reader %q", reader)
 }
 
-// alone runs a reader in a process of its own, so that its memory is its own.
+// alone runs a reader in a separate process, to measure its memory.
 func alone(ctx context.Context, reader, file string, threads int) (Run, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -38,7 +38,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestSample compares the excerpt of a real bill, thrice over.
+// TestSample compares the readers on the excerpt of a real bill, repeated three times.
 func TestSample(t *testing.T) {
 	f, err := os.Open(data.Path(t, "focus-1.0/focus_sample.csv.gz"))
 	if err != nil {

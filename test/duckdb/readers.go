@@ -63,19 +63,19 @@ func readCurfew(ctx context.Context, file string, threads int) (Sums, error) {
 	return s, nil
 }
 
-// readDuckDB adds up the decimals that the binary numbers of a bill stand for: the
-// shortest ones, as curfew takes them, with 24 digits after the point.
+// readDuckDB sums the decimals that the binary numbers of a bill represent: the shortest ones, as
+// in curfew, with 24 digits after the point.
 func readDuckDB(ctx context.Context, file string, threads int) (Sums, error) {
 	return query(ctx, file, threads, "CAST(CAST(%s AS VARCHAR) AS DECIMAL(38,24))")
 }
 
-// readDuckDBBinary adds up the binary numbers.
+// readDuckDBBinary sums the binary numbers.
 func readDuckDBBinary(ctx context.Context, file string, threads int) (Sums, error) {
 	return query(ctx, file, threads, "CAST(%s AS DOUBLE)")
 }
 
 func query(ctx context.Context, file string, threads int, cost string) (s Sums, err error) {
-	// Nothing is to be fetched: Parquet is built in.
+	// Nothing must be downloaded: Parquet is built in.
 	db, err := sql.Open("duckdb",
 		fmt.Sprintf("?autoinstall_known_extensions=false&autoload_known_extensions=false&threads=%d", threads))
 	if err != nil {

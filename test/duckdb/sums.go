@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/bill"
 )
 
-// Costs are the costs that are added up, as decimal text.
+// Costs are the summed costs as decimal text.
 type Costs struct {
 	Billed, Effective, List string
 }
@@ -24,8 +24,8 @@ type Sums struct {
 	Lines int64
 	// Total has all digits of the bill.
 	Total Costs
-	// Groups are to the nano-dollar, within Parts of them: as many as were rounded
-	// apart. Where Parts is 0, they have all digits too.
+	// Groups have nano-dollar precision, within Parts of them, the number of separately rounded
+	// values. If Parts is 0, they have all digits too.
 	Groups []GroupSum
 }
 
@@ -36,8 +36,8 @@ type GroupSum struct {
 	Lines, Parts int64
 }
 
-// Agrees returns the difference of exact sums: totals in any digit, groups by more than their
-// rounding, or in the set of groups.
+// Agrees returns the difference of exact sums: in any digit of the totals, by more than rounding in
+// groups, or in the set of groups.
 func (s Sums) Agrees(other Sums) error {
 	return s.differ(other, func(a, b string, parts int64) bool {
 		x, errX := bill.ParseDecimal(a)

@@ -48,7 +48,7 @@ func write(dir string) error {
 		{"requests.csv.gz", requests}, {"workloads.csv", workloads}, {"focus-2026-10.csv", bill},
 		{"tokens.csv", tokens}, {"shares.csv", shares},
 	} {
-		// A file keeps its numbers when another one changes.
+		// Each file has its own generator, so that changes to one do not affect the others.
 		text, err := encode(f.rows(rand.New(rand.NewPCG(1, hash(f.name)))), strings.HasSuffix(f.name, ".gz"))
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.name, err)
@@ -104,11 +104,11 @@ func office(at time.Duration) bool {
 
 func between(r *rand.Rand, low, high float64) float64 { return low + r.Float64()*(high-low) }
 
-// gpus is a week of a small cluster by samples of five minutes.
+// gpus returns a week of a small cluster in five-minute samples.
 func gpus(r *rand.Rand) [][]string {
 	const gib = 1 << 30
 	idle := func(*rand.Rand, time.Duration, int) (float64, float64) { return 0, 0.01 }
-	// A notebook computes in some of the hours in which people work.
+	// A notebook computes during some office hours.
 	notebook := func(hours ...int) func(*rand.Rand, time.Duration, int) (float64, float64) {
 		return func(r *rand.Rand, at time.Duration, _ int) (float64, float64) {
 			if office(at) && slices.Contains(hours, int(at.Hours())%24) {
@@ -178,7 +178,7 @@ func gpus(r *rand.Rand) [][]string {
 	return rows
 }
 
-// hourly is the demand for three types over 120 days: steady, by office hours, in bursts.
+// hourly returns the demand for three types over 120 days: steady, during office hours, in bursts.
 func hourly(r *rand.Rand) [][]string {
 	rows := [][]string{{"time", "key", "quantity", "on_demand_rate"}}
 	from := start.AddDate(0, 0, -120)
@@ -209,7 +209,7 @@ func hourly(r *rand.Rand) [][]string {
 	return rows
 }
 
-// offers are one year's reserved prices of those types and a savings plan for all.
+// offers returns one-year reserved prices of those types and a savings plan for all of them.
 func offers(*rand.Rand) [][]string {
 	return [][]string{
 		{"key", "kind", "term_months", "payment", "hourly_rate", "upfront", "discount"},
@@ -220,7 +220,7 @@ func offers(*rand.Rand) [][]string {
 	}
 }
 
-// spot is 21 days of spot availability in three zones, as runs and outages.
+// spot returns 21 days of spot availability in three zones, as runs and outages.
 func spot(r *rand.Rand) [][]string {
 	rows := [][]string{{"zone", "time", "length", "up"}}
 	for _, zone := range []struct {
@@ -241,7 +241,7 @@ func spot(r *rand.Rand) [][]string {
 	return rows
 }
 
-// requests are ten minutes of requests to a model, busier in their middle.
+// requests returns ten minutes of requests to a model, with a peak in the middle.
 func requests(r *rand.Rand) [][]string {
 	rows := [][]string{{"time"}}
 	for at := 0.0; at < 600; {
@@ -253,7 +253,7 @@ func requests(r *rand.Rand) [][]string {
 	return rows
 }
 
-// workloads are models to serve on slices of GPUs.
+// workloads returns models to serve on slices of GPUs.
 func workloads(*rand.Rand) [][]string {
 	return [][]string{
 		{"name", "memory_gib", "compute_slices", "count"},
@@ -262,7 +262,7 @@ func workloads(*rand.Rand) [][]string {
 	}
 }
 
-// bill is October of a small account in FOCUS 1.0, a row for each resource and day.
+// bill returns October of a small account in FOCUS 1.0, with a row for each resource and day.
 func bill(r *rand.Rand) [][]string {
 	rows := [][]string{
 		{
@@ -317,7 +317,7 @@ func bill(r *rand.Rand) [][]string {
 	return rows
 }
 
-// tokens are the tokens that were served on each day of October.
+// tokens returns the number of served tokens on each day of October.
 func tokens(r *rand.Rand) [][]string {
 	rows := [][]string{{"time", "count"}}
 	for d := range 31 {
@@ -329,7 +329,7 @@ func tokens(r *rand.Rand) [][]string {
 	return rows
 }
 
-// shares are the parts of shared machines that workloads were given.
+// shares returns the shares of shared machines given to workloads.
 func shares(*rand.Rand) [][]string {
 	return [][]string{
 		{"resource", "workload", "share", "used"},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestExamplesAreGenerated: the files that the documents name equal the output of the generator.
+// TestExamplesAreGenerated checks that the files in the documents equal the output of the
+// generator.
 func TestExamplesAreGenerated(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {

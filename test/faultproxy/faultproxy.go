@@ -1,6 +1,5 @@
-// Package faultproxy stands between a program under test and what it talks to, and lets
-// go wrong what goes wrong in networks. A seed decides what: the same calls under the same
-// seed meet the same faults, in whatever order they come.
+// Package faultproxy stands between a program under test and a server, and injects network faults.
+// A seed determines them: equal calls under the same seed have the same faults, in any order.
 package faultproxy
 
 import (
@@ -10,31 +9,31 @@ import (
 	"time"
 )
 
-// Kind is a way to fail.
+// Kind is a kind of fault.
 type Kind int
 
-// The ways to fail. Empty, LoginPage, Repeat and Stale are for HTTP only.
+// Kinds of faults. Empty, LoginPage, Repeat and Stale are for HTTP only.
 const (
-	// Delay answers some milliseconds late, and rightly.
+	// Delay delays the correct response by some milliseconds.
 	Delay Kind = iota
-	// Drop closes the connection; what was asked never arrives.
+	// Drop closes the connection; the request is lost.
 	Drop
-	// HalfOpen closes the connection; what was asked arrives and is carried out.
+	// HalfOpen closes the connection; the request is carried out.
 	HalfOpen
-	// Truncate closes the connection in the middle of the answer.
+	// Truncate closes the connection in the middle of the response.
 	Truncate
-	// Empty answers 200 without a body; what was asked never arrives.
+	// Empty responds 200 without a body; the request is lost.
 	Empty
-	// LoginPage answers 200 with a page in HTML; what was asked never arrives.
+	// LoginPage responds 200 with an HTML page; the request is lost.
 	LoginPage
-	// Repeat lets the request arrive twice and gives the second answer.
+	// Repeat sends the request twice and returns the second response.
 	Repeat
-	// Stale gives the answer that the same question got before.
+	// Stale returns an earlier response to the same request.
 	Stale
 	kinds
 )
 
-// lag is the longest that Delay takes, and for how long HalfOpen keeps silent.
+// lag is the maximum delay of Delay, and the time that HalfOpen waits.
 const lag = 5 * time.Millisecond
 
 // storm draws faults. The zero value draws none.
@@ -45,21 +44,21 @@ type storm struct {
 	seen   map[uint64]uint64
 }
 
-// Storm begins to let calls fail, each with a chance from 0 to 1.
+// Storm starts injecting faults into calls with a probability from 0 to 1.
 func (s *storm) Storm(seed uint64, chance float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seed, s.chance, s.seen = seed, chance, map[uint64]uint64{}
 }
 
-// Calm lets everything pass.
+// Calm stops injecting faults.
 func (s *storm) Calm() { s.Storm(0, 0) }
 
-// draw returns what becomes of something that looks like this, and how late it is.
+// draw returns the fault and the delay for a call described by some texts.
 func (s *storm) draw(looks ...string) (kind Kind, late time.Duration, hit bool) {
 	h := fnv.New64a()
 	for _, l := range looks {
-		h.Write([]byte(l)) // a hash takes everything
+		h.Write([]byte(l)) // a hash accepts everything
 		h.Write([]byte{0})
 	}
 	s.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Header marks what reaches the handler behind: "repeat" is the second arrival of a request
-// that was sent once.
+// Header marks requests to the wrapped handler: "repeat" is the second arrival of a request that
+// was sent once.
 const Header = "X-Fault"
 
-// HTTP is an HTTP server before another handler.
+// HTTP is an HTTP server in front of another handler.
 type HTTP struct {
 	storm
 	behind http.Handler
@@ -26,17 +26,17 @@ type HTTP struct {
 	watch atomic.Pointer[func(n int64)]
 	stale atomic.Int64
 
-	answered sync.Map // by question: *httptest.ResponseRecorder
+	answered sync.Map // by request: *httptest.ResponseRecorder
 }
 
-// NewHTTP starts a proxy before a handler.
+// NewHTTP starts a proxy in front of a handler.
 func NewHTTP(behind http.Handler) *HTTP {
 	p := &HTTP{behind: behind}
 	p.server = httptest.NewServer(p)
 	return p
 }
 
-// URL is where the proxy listens.
+// URL returns the address of the proxy.
 func (p *HTTP) URL() string { return p.server.URL }
 
 // Close stops the proxy.
@@ -45,7 +45,7 @@ func (p *HTTP) Close() {
 	p.server.Close()
 }
 
-// Watch calls before each call, with how many there were since; nil ends it.
+// Watch calls a function before each call with the number of calls since; nil stops that.
 func (p *HTTP) Watch(do func(n int64)) {
 	p.calls.Store(0)
 	if do == nil {
@@ -55,24 +55,23 @@ func (p *HTTP) Watch(do func(n int64)) {
 	p.watch.Store(&do)
 }
 
-// Forget forgets all answers, so that none of them is given again.
+// Forget forgets all responses, so that they are not repeated.
 func (p *HTTP) Forget() { p.answered.Clear() }
 
-// Staled returns how many stale answers were given.
+// Staled returns the number of stale responses.
 func (p *HTTP) Staled() int64 { return p.stale.Load() }
 
-// ServeHTTP lets one request through, or not.
+// ServeHTTP forwards one request or injects a fault.
 func (p *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if do := p.watch.Load(); do != nil {
 		(*do)(p.calls.Add(1))
 	}
-	w.Header()["Date"] = nil // what is behind may have a time of its own
+	w.Header()["Date"] = nil // the wrapped handler may have its own clock
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
-	// AWS calls that only ask have no token or time of day in them, so that the same
-	// question looks the same again.
+	// Read-only AWS calls contain no token or time of day, so that equal requests look equal.
 	question := r.Method + r.URL.RequestURI() + r.Header.Get("X-Amz-Target") + string(body)
 	kind, late, hit := p.draw(question)
 	if !hit {

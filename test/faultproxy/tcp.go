@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TCP is a listener on loopback before another server.
+// TCP is a listener on loopback in front of another server.
 type TCP struct {
 	storm
 	network, address string
@@ -20,7 +20,7 @@ type TCP struct {
 	all   sync.WaitGroup
 }
 
-// NewTCP starts a proxy before the server at an address of a network ("unix", "tcp").
+// NewTCP starts a proxy in front of the server at an address of a network ("unix", "tcp").
 func NewTCP(network, address string) (*TCP, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,10 +31,10 @@ func NewTCP(network, address string) (*TCP, error) {
 	return p, nil
 }
 
-// Port is where the proxy listens on 127.0.0.1.
+// Port returns the port of the proxy on 127.0.0.1.
 func (p *TCP) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Close stops the proxy and all that goes through it.
+// Close stops the proxy and its connections.
 func (p *TCP) Close() {
 	p.listener.Close()
 	p.mu.Lock()
@@ -46,7 +46,7 @@ func (p *TCP) Close() {
 	p.all.Wait()
 }
 
-// Storm begins to let connections fail; their count restarts.
+// Storm starts injecting faults into connections, and resets their count.
 func (p *TCP) Storm(seed uint64, chance float64) {
 	p.mu.Lock()
 	p.count = 0
@@ -54,7 +54,7 @@ func (p *TCP) Storm(seed uint64, chance float64) {
 	p.storm.Storm(seed, chance)
 }
 
-// Calm lets everything pass.
+// Calm stops injecting faults.
 func (p *TCP) Calm() { p.Storm(0, 0) }
 
 func (p *TCP) accept() {
@@ -67,7 +67,7 @@ func (p *TCP) accept() {
 	}
 }
 
-// keep remembers connections that Close ends; it is false when that was done.
+// keep registers connections for Close; it returns false if that was called.
 func (p *TCP) keep(conns ...net.Conn) (number int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *TCP) carry(near net.Conn) {
 	if !ok {
 		return
 	}
-	// One of the two directions ends the other.
+	// The end of either direction ends the other.
 	var both sync.WaitGroup
 	both.Go(func() { p.copy(far, near, strconv.Itoa(number)+">") })
 	both.Go(func() { p.copy(near, far, strconv.Itoa(number)+"<") })
@@ -103,7 +103,7 @@ func (p *TCP) carry(near net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy passes on what comes, until something goes wrong.
+// copy forwards data until an error or a fault.
 func (p *TCP) copy(to, from net.Conn, name string) {
 	defer to.Close()
 	defer from.Close()
@@ -120,7 +120,7 @@ func (p *TCP) copy(to, from net.Conn, name string) {
 				_, _ = to.Write(buffer[:n/2])
 				return
 			case kind == HalfOpen && name[len(name)-1] == '>':
-				from.Close() // it arrives, but the answer is lost
+				from.Close() // the request arrives, but the response is lost
 				_, _ = to.Write(buffer[:n])
 				time.Sleep(late)
 				return

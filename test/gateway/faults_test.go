@@ -1,5 +1,5 @@
-// Package gateway_test runs the gateway and a model server as processes of their own, and kills,
-// stops and reloads them under load.
+// Package gateway_test runs the gateway and a model server as separate processes, and kills, stops
+// and reloads them under load.
 package gateway_test
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cli"
 )
 
-// roleVariable names what a process started from the test binary is: curfew, model or scaler.
+// roleVariable selects the role of a process of the test binary: curfew, model or scaler.
 const roleVariable = "CURFEW_GATEWAY_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveModel serves a model that doubles numbers. It appends the numbers that it was asked for to a
-// file, a line for each batch, before it answers.
+// serveModel serves a model that doubles numbers. Before it responds it appends the requested
+// numbers to a file, one line per batch.
 func serveModel(address, file string) error {
 	log, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -90,12 +90,12 @@ func serveModel(address, file string) error {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		time.Sleep(2 * time.Millisecond) // what a batch takes
+		time.Sleep(2 * time.Millisecond) // duration of a batch
 		_ = json.NewEncoder(w).Encode(map[string]any{"predictions": out})
 	}))
 }
 
-// process is a child that can be killed and started again.
+// process is a child process that can be killed and restarted.
 type process struct {
 	t       *testing.T
 	role    string
@@ -154,7 +154,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// load counts the answers to clients that send one request after the other.
+// load counts the responses to clients that send requests sequentially.
 type load struct {
 	url                    string
 	next                   atomic.Int64
@@ -201,16 +201,16 @@ func (l *load) fail(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// goOn waits until clients get answers again.
+// goOn waits until clients get responses again.
 func (l *load) goOn(t *testing.T, after string) {
 	t.Helper()
 	from := l.answered.Load()
 	waitFor(t, "answers after "+after, func() bool { return l.answered.Load() >= from+200 })
 }
 
-// TestEachRequestHasOneTrueAnswer kills and stalls the model server, reloads and kills the gateway
-// under load. A request is answered with its own result or fails, reaches the model at most once,
-// and none fails by a reload.
+// TestEachRequestHasOneTrueAnswer kills and stalls the model server, and reloads and kills the
+// gateway under load. Each request returns its own result or fails, reaches the model at most once,
+// and does not fail because of a reload.
 func TestEachRequestHasOneTrueAnswer(t *testing.T) {
 	dir := t.TempDir()
 	asked, config := filepath.Join(dir, "asked"), filepath.Join(dir, "curfew.yaml")
@@ -280,8 +280,8 @@ func TestEachRequestHasOneTrueAnswer(t *testing.T) {
 	t.Logf("%d answered, %d failed, %d lost", l.answered.Load(), l.failed.Load(), l.lost.Load())
 }
 
-// checkAskedOnce fails where a number reached the model more than once. Several in one line show
-// that the requests went in batches.
+// checkAskedOnce fails if a number reached the model more than once, or if no line has several
+// numbers, which shows that requests were batched.
 func checkAskedOnce(t *testing.T, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

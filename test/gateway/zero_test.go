@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// fleetFile is the state of the fleet that the scaler starts and ends: the process of each address, 0
-// without one.
+// fleetFile is the state of the fleet that the scaler starts and ends: the process by address, 0 if
+// there is none.
 type fleetFile map[string]int
 
 func readFleet(dir string) (f fleetFile, err error) {
@@ -53,7 +53,7 @@ func (f fleetFile) size() (n int) {
 	return n
 }
 
-// scale is the command of a fleet: it tells its size, and starts and ends model servers.
+// scale is the command of a fleet: it prints the size, and starts and ends model servers.
 func scale(dir string, args []string) error {
 	f, err := readFleet(dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func scale(dir string, args []string) error {
 	return f.write(dir)
 }
 
-// endFleet ends the servers that are left.
+// endFleet ends the remaining servers.
 func endFleet(dir string) {
 	f, err := readFleet(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +113,7 @@ func endFleet(dir string) {
 	}
 }
 
-// zeroFleet is a gateway and a service that sizes the servers behind it.
+// zeroFleet is a gateway, and a service that sets the number of servers behind it.
 type zeroFleet struct {
 	t                *testing.T
 	dir              string
@@ -182,7 +182,7 @@ func (z *zeroFleet) file(name, text string) {
 	}
 }
 
-// size returns how many servers run.
+// size returns the number of running servers.
 func (z *zeroFleet) size() int {
 	f, err := readFleet(z.dir)
 	if err != nil {
@@ -191,7 +191,7 @@ func (z *zeroFleet) size() int {
 	return f.size()
 }
 
-// sendsNothing reports whether no server of the gateway takes requests.
+// sendsNothing reports whether no server of the gateway accepts requests.
 func (z *zeroFleet) sendsNothing() bool {
 	resp, err := http.Get("http://" + z.gateway.address + "/curfew/stats")
 	if err != nil {
@@ -204,9 +204,9 @@ func (z *zeroFleet) sendsNothing() bool {
 	return json.NewDecoder(resp.Body).Decode(&doc) == nil && len(doc.Pools) == 1 && doc.Pools[0].Sleep.State != "awake"
 }
 
-// TestFleetGoesToZeroAndBack lets the service start the first server for requests that the gateway holds,
-// and end the last one. Each request is answered once, those that arrive as the last server ends too,
-// and no server ends with a request in flight.
+// TestFleetGoesToZeroAndBack lets the service start the first server for requests that the gateway
+// holds, and end the last one. Each request gets one response, including those that arrive as the
+// last server ends, and no server ends during a request.
 func TestFleetGoesToZeroAndBack(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("it waits until no one asks; make test-slow runs it")
@@ -229,7 +229,8 @@ func TestFleetGoesToZeroAndBack(t *testing.T) {
 		if round == 1 {
 			break
 		}
-		// The next request comes as the last server is to end: it is given back, or another one starts.
+		// The next request arrives as the last server is about to end: the server stays, or another
+		// one starts.
 		waitForLong(t, "the last server is drained", z.sendsNothing)
 		one, end := context.WithCancel(t.Context())
 		clients.Go(func() { l.run(one) })
@@ -256,7 +257,7 @@ func TestFleetGoesToZeroAndBack(t *testing.T) {
 	t.Logf("%d requests answered", l.answered.Load())
 }
 
-// waitForLong waits for what takes minutes without requests.
+// waitForLong waits for something that takes minutes without requests.
 func waitForLong(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {

@@ -68,9 +68,9 @@ func rowBody(r *rand.Rand) []byte {
 	return b.Bytes()
 }
 
-// connections are the idle connections by host. One goroutine writes a request and reads its answer:
-// the two goroutines of a connection of net/http cost the load as much as the gateway spends on a
-// request, on the core that both share.
+// connections holds idle connections by host. One goroutine writes a request and reads the
+// response: the two goroutines per connection of net/http would use as much of the shared core as
+// the gateway needs per request.
 var connections = struct {
 	sync.Mutex
 	idle map[string][]*connection
@@ -187,9 +187,9 @@ func closedLoop(url string, clients int, d time.Duration) result {
 	return all
 }
 
-// openLoop sends requests at a rate with Poisson arrivals, whether answers come or not. Latency
-// counts from the time at which a request was due. With a deadline only answers in time are good. The
-// time of the load lasts to the last good answer.
+// openLoop sends requests at a rate with Poisson arrivals, regardless of responses. Latency is
+// measured from the scheduled time of a request. With a deadline, only responses in time count. The
+// duration of the load ends with the last such response.
 func openLoop(url string, rate float64, d, deadline time.Duration) result {
 	// The thread that sleeps holds a processor of Go's meanwhile.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
@@ -211,7 +211,7 @@ func openLoop(url string, rate float64, d, deadline time.Duration) result {
 		all.late += max(0, time.Since(due))
 		all.sent++
 		if open.Load() > 8000 {
-			continue // the server is lost: more connections show nothing
+			continue // the server is overloaded, so more connections show nothing
 		}
 		at := due
 		open.Add(1)

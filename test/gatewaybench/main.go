@@ -43,12 +43,12 @@ func main() {
 	}
 }
 
-// bench runs the peers as processes.
+// bench runs the servers as processes.
 type bench struct {
 	dir      string
 	children []*exec.Cmd
 	missed   int
-	direct   float64 // requests a second of 64 clients without batches
+	direct   float64 // requests per second of 64 clients without batches
 }
 
 // start starts a process and waits until it listens.
@@ -80,7 +80,7 @@ func freeAddress() string {
 	return l.Addr().String()
 }
 
-// goal prints whether a goal is met.
+// goal prints whether a goal was reached.
 func (b *bench) goal(met bool, format string, args ...any) {
 	mark := "met   "
 	if !met {
@@ -167,7 +167,7 @@ func waitModel(url string) error {
 	return fmt.Errorf("the model server does not answer")
 }
 
-// equal compares the answers of random rows through batches with direct ones, byte by byte.
+// equal compares the responses of random rows through batches with direct ones, byte by byte.
 func (b *bench) equal(direct, ours string) error {
 	r := rand.New(rand.NewPCG(1, 1))
 	all := make([][]byte, *rows)
@@ -175,7 +175,7 @@ func (b *bench) equal(direct, ours string) error {
 		all[i] = rowBody(r)
 	}
 	want := make([]string, len(all))
-	// Rows are asked for directly in requests of one row.
+	// Rows are sent directly in requests of one row.
 	if err := each(4, len(all), func(i int) error {
 		status, answer, err := send(context.Background(), direct+path, all[i], 0)
 		want[i] = predictions(answer)
@@ -236,10 +236,11 @@ func each(workers, n int, f func(int) error) error {
 	return nil
 }
 
-// rounds is how often each load is repeated, all peers in turn: the machine's own changes hit all.
+// rounds is the number of repetitions of each load. Servers alternate, so that changes of the
+// machine affect all of them.
 const rounds = 3
 
-// peer is a target of the load with its results of each round.
+// peer is a server under load with its results of each round.
 type peer struct {
 	name, url string
 	one, many []result
@@ -259,8 +260,8 @@ func middleTail(all []result) result {
 	return sorted[len(sorted)/2]
 }
 
-// closed compares closed loops of 1 and 64 clients. It returns our peak and the URL of KServe's
-// best configuration.
+// closed compares closed loops of 1 and 64 clients. It returns our peak rate and the URL of
+// KServe's best configuration.
 func (b *bench) closed(direct, proxy, ours, program string) (peak float64, bestURL string) {
 	peers := []*peer{{name: "direct", url: direct}, {name: "ReverseProxy", url: proxy}}
 	for _, size := range []string{"16", "32"} {
@@ -277,7 +278,7 @@ func (b *bench) closed(direct, proxy, ours, program string) (peak float64, bestU
 	peers = append(peers, mine)
 	for range rounds {
 		for _, p := range peers {
-			closedLoop(p.url+path, 8, time.Second) // warms up, and shows batch times to the gateway
+			closedLoop(p.url+path, 8, time.Second) // warms up, and teaches the gateway batch times
 			p.one = append(p.one, closedLoop(p.url+path, 1, *seconds))
 			p.many = append(p.many, closedLoop(p.url+path, 64, *seconds))
 		}
@@ -304,7 +305,7 @@ func (b *bench) closed(direct, proxy, ours, program string) (peak float64, bestU
 	return many.rate(), bestURL
 }
 
-// open compares open loops, in which waiting is not hidden.
+// open compares open loops, which include waiting times.
 func (b *bench) open(peak float64, ours, kserve string) {
 	fmt.Printf("\nopen loop, Poisson arrivals, medians of rounds, peak %.0f req/s: p50 and p99 of curfew and "+
 		"KServe's best\n", peak)
@@ -332,8 +333,7 @@ func (b *bench) open(peak float64, ours, kserve string) {
 		twice.rate(), at.rate())
 }
 
-// fit compares the measured line with an offline sweep, and what plan capacity makes of it with
-// what is measured.
+// fit compares the measured line with an offline sweep, and with the result of plan capacity.
 func (b *bench) fit(direct, ours, curfew string) error {
 	fmt.Println("\nfit of batch times")
 	doc, err := readProfile(ours, curfew)

@@ -34,7 +34,7 @@ type comment struct {
 // Token is the token that the API accepts.
 const Token = "ghs_secret0123456789"
 
-// The people of the pull request: its author, and whom the comments are by.
+// The people of the pull request: its author, and the author of the comments.
 const (
 	Author = "octoana"
 	Bot    = "curfew-bot"
@@ -66,7 +66,7 @@ func (p *Pull) Fork(from string) {
 	p.from = from
 }
 
-// Review adds a review of the head: APPROVED or CHANGES_REQUESTED.
+// Review adds a review of the head with the state APPROVED or CHANGES_REQUESTED.
 func (p *Pull) Review(login, state, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Pull) Review(login, state, text string) {
 		"html_url":     fmt.Sprintf("https://github.com/%s/pull/7#pullrequestreview-%d", repository, id)})
 }
 
-// Comments returns what the comments say.
+// Comments returns the texts of the comments.
 func (p *Pull) Comments() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Pull) serve(w http.ResponseWriter, r *http.Request) {
 	say := func(status int, v any) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(v) // the client went away
+		_ = json.NewEncoder(w).Encode(v) // the client is gone
 	}
 	if r.Header.Get("Authorization") != "Bearer "+Token {
 		say(http.StatusUnauthorized, map[string]any{"message": "Bad credentials"})

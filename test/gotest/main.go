@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return err
 }
 
-// alongside starts a program and returns what waits for its end and prints its output.
+// alongside starts a program and returns a function that waits for its end and prints its output.
 func alongside(ctx context.Context, name string, out io.Writer) (finish func() error) {
 	if name == "" {
 		return func() error { return nil }
@@ -94,10 +94,10 @@ func alongside(ctx context.Context, name string, out io.Writer) (finish func() e
 	}
 }
 
-// startServers listens for test processes that need servers. A server starts when the first
-// process asks for it.
+// startServers listens for test processes that need servers. A server starts when the first process
+// requests it.
 func startServers(ctx context.Context) (socket string, stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "gotest-") // the path of a socket may have hardly more than 100 bytes
+	dir, err := os.MkdirTemp("", "gotest-") // the path of a socket is limited to about 100 bytes
 	if err != nil {
 		return "", nil, fmt.Errorf("make a place for the servers' socket: %w", err)
 	}
@@ -112,12 +112,12 @@ func startServers(ctx context.Context) (socket string, stop func() error, err er
 		done <- shared.Serve(ctx, l, kinds)
 	}()
 	return socket, func() error {
-		l.Close() // the socket goes with its directory as well
+		l.Close() // the socket is removed with its directory anyway
 		return errors.Join(<-done, postgres.Stop(), os.RemoveAll(dir))
 	}, nil
 }
 
-// test runs go test with arguments and gives its events to the report and to the record.
+// test runs go test with arguments and passes its events to the report and to the record.
 func test(ctx context.Context, socket string, args []string, apart parts, record string, r *report) error {
 	first := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "./") })
 	if first < 0 {

@@ -17,17 +17,17 @@ import (
 	"sync"
 )
 
-// module is the path that all packages begin with.
+// module is the prefix of all packages.
 const module = "github.com/curfew-dev/curfew/"
 
-// part is tests of one package that run in a process of their own, because they change what
-// belongs to a process and so cannot run in parallel with the others of the package.
+// part is a set of tests of one package that run in a separate process, because they change
+// process-wide state and so cannot run in parallel with the others.
 type part struct {
 	of    string // the package
 	tests []string
 }
 
-// parts is a flag: PACKAGE=REGULAR EXPRESSION of the names of tests.
+// parts is a flag of the form PACKAGE=REGULAR EXPRESSION of test names.
 type parts []string
 
 func (p *parts) String() string { return strings.Join(*p, " ") }
@@ -39,8 +39,8 @@ func (p *parts) Set(text string) error {
 
 var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(t `)
 
-// plan returns the packages that patterns name, those first that took longest in the last
-// run or usually do, and the parts that run apart. No test of another package has the name of one of those.
+// plan returns the packages that match patterns, longest first by the last run or by usual times,
+// and the parts that run separately. No test of another package has the name of one of those.
 func plan(
 	ctx context.Context, patterns []string, apart parts, record string,
 ) (packages []string, all []part, err error) {
@@ -51,7 +51,7 @@ func plan(
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the packages: %w", err)
 	}
-	owners := map[string][]string{} // of the names of tests
+	owners := map[string][]string{} // by test name
 	for line := range strings.Lines(string(out)) {
 		words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		packages = append(packages, words[0])
@@ -101,8 +101,8 @@ func partOf(text string, owners map[string][]string) (p part, err error) {
 	return p, nil
 }
 
-// usualTimes are the seconds of the packages that take longest, on two processors, for a run
-// without a record, such as that of a new clone.
+// usualTimes are the seconds of the slowest packages on two processors, for runs without a record,
+// such as that of a new clone.
 var usualTimes = map[string]float64{
 	module + "internal/cli":        218,
 	module + "test/docs":           168,
@@ -115,7 +115,8 @@ var usualTimes = map[string]float64{
 	module + "internal/checkpoint": 45,
 }
 
-// lastTimes reads how long packages took in a recorded run; the usual times where there is none.
+// lastTimes reads the durations of packages in a recorded run, or returns the usual times without
+// one.
 func lastTimes(record string) map[string]float64 {
 	took := map[string]float64{}
 	file, err := os.Open(record)
@@ -140,8 +141,8 @@ func lastTimes(record string) map[string]float64 {
 // runner runs go test with arguments and writes its events.
 type runner func(ctx context.Context, args []string, events io.Writer) error
 
-// together runs go test for the packages without the parts, and for each part once its
-// package has been built.
+// together runs go test for the packages without the parts, and for each part once its package has
+// been built.
 func together(ctx context.Context, packages []string, all []part, goTest runner, flags []string,
 	events io.Writer) error {
 	var skip []string
@@ -180,23 +181,23 @@ func together(ctx context.Context, packages []string, all []part, goTest runner,
 	return errors.Join(append(failed, err)...)
 }
 
-// exactly is a regular expression of names.
+// exactly returns a regular expression that matches only some names.
 func exactly(names []string) string { return "^(" + strings.Join(names, "|") + ")$" }
 
-// locked writes whole lines of several processes.
+// locked writes whole lines from several processes.
 type locked struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-// partMark and a number follow the name of a package in the events of a part of its tests.
+// partMark and a number are appended to the package name in the events of a part.
 const partMark = "#"
 
-// watcher passes lines on, and tells which packages start.
+// watcher passes lines on, and reports which packages start.
 type watcher struct {
 	to       *locked
 	started  func(name string)
-	of, part string // a package that has the mark of a part
+	of, part string // of is the package whose name is marked with a part
 	rest     []byte
 }
 

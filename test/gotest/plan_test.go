@@ -25,8 +25,8 @@ func TestPartsAreTestsOfOnePackage(t *testing.T) {
 	}
 }
 
-// TestEachTestRunsOnce: the tests of a part run in a process of its own alone, and the report has
-// both results of the package.
+// TestEachTestRunsOnce checks that the tests of a part only run in their own process, and that the
+// report contains both results of the package.
 func TestEachTestRunsOnce(t *testing.T) {
 	var mu sync.Mutex
 	var calls []string

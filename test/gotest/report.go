@@ -20,15 +20,15 @@ type event struct {
 	Elapsed               float64 // in seconds
 }
 
-// id names a test: its package without the module, and its name.
+// id returns the name of a test: its package without the module, and its name.
 func (e event) id() string {
 	return strings.TrimSuffix(strings.TrimPrefix(e.Package, module)+" "+e.Test, " ")
 }
 
-// report shows a run as go test does: the output of what failed, and a line for each package.
+// report shows a run like go test: the output of failed tests, and a line for each package.
 type report struct {
 	out     io.Writer
-	rest    []byte                       // of a line that has not ended
+	rest    []byte                       // an incomplete line
 	outputs map[string]map[string]string // by package and by test; "" is the package
 	order   map[string][]string          // tests of a package in the order of their first output
 	skips   map[string]string            // the output of skipped tests, by id
@@ -58,7 +58,7 @@ func (r *report) Write(b []byte) (int, error) {
 func (r *report) line(line []byte) {
 	var e event
 	if err := json.Unmarshal(line, &e); err != nil {
-		fmt.Fprintf(r.out, "%s\n", line) // go itself says something
+		fmt.Fprintf(r.out, "%s\n", line) // output of the go command itself
 		return
 	}
 	switch e.Action {
@@ -85,7 +85,7 @@ func (r *report) output(e event) {
 	of[e.Test] += e.Output
 }
 
-// end shows what a test or a package that has ended leaves to show.
+// end shows the output of a finished test or package if necessary.
 func (r *report) end(e event) {
 	of := r.outputs[e.Package]
 	if e.Test != "" {
@@ -102,12 +102,12 @@ func (r *report) end(e event) {
 	}
 	defer delete(r.outputs, e.Package)
 	defer delete(r.order, e.Package)
-	if e.Action == "skip" { // it has no tests
+	if e.Action == "skip" { // the package has no tests
 		return
 	}
 	r.packages++
 	if e.Action == "fail" {
-		for _, test := range r.order[e.Package] { // those that did not end, and the package
+		for _, test := range r.order[e.Package] { // tests without a result, and the package
 			fmt.Fprint(r.out, of[test])
 		}
 		return
@@ -119,7 +119,7 @@ func (r *report) end(e event) {
 	}
 }
 
-// close ends the report; packages that did not end have their output shown.
+// close ends the report and shows the output of packages without a result.
 func (r *report) close() {
 	if len(r.rest) > 0 {
 		r.line(r.rest)
@@ -131,14 +131,14 @@ func (r *report) close() {
 	}
 }
 
-// skip is a test that may be skipped, and why.
+// skip is a test that may be skipped, with the reason.
 type skip struct {
 	id     *regexp.Regexp
 	reason string
 }
 
-// readSkips reads the tests that may be skipped: lines of a package, a test and a reason, where
-// a * stands for any text.
+// readSkips reads the tests that may be skipped: lines of a package, a test and a reason, in which
+// * matches any text.
 func readSkips(name string) (allowed []skip, err error) {
 	if name == "" {
 		return nil, nil
@@ -168,7 +168,7 @@ func readSkips(name string) (allowed []skip, err error) {
 	return allowed, lines.Err()
 }
 
-// printSkips prints the skipped tests and returns an error when one may not be skipped.
+// printSkips prints the skipped tests and returns an error for one that must not be skipped.
 func (r *report) printSkips(allowed []skip) error {
 	fmt.Fprintf(r.out, "%d tests were skipped\n", len(r.skips))
 	refused := 0

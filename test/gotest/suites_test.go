@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSuitesRunWhatIsSkipped: a test whose reason to be skipped names a suite of slow.sh is run by
-// that suite, and its package is there.
+// TestSuitesRunWhatIsSkipped checks that a test that is skipped in favor of a suite of slow.sh is
+// run by that suite, and that its package exists.
 func TestSuitesRunWhatIsSkipped(t *testing.T) {
 	script, err := os.ReadFile("../slow.sh")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestSuitesRunWhatIsSkipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suites := map[string][]string{} // the words of the command by the name of the suite
+	suites := map[string][]string{} // words of the command by suite
 	for _, found := range regexp.MustCompile(`(?m)^\t(\w+)\) (?:.* && )?(slow .*?) ;;`).FindAllStringSubmatch(
 		string(script), -1) {
 		suites[found[1]] = strings.Fields(found[2])

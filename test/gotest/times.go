@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Lengths of the two lists of times.
+// Lengths of the two lists of durations.
 const (
 	topPackages = 25
 	topTests    = 50
 )
 
-// printTimes prints the packages and tests of a recorded run that took longest, by the clock.
-// Go's cache repeats the times of the run that it kept.
+// printTimes prints the slowest packages and tests of a recorded run by elapsed time. Go's cache
+// repeats the durations of the cached run.
 func printTimes(record string, out io.Writer) error {
 	file, err := os.Open(record)
 	if err != nil {

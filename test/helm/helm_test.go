@@ -1,5 +1,5 @@
-// Package helm renders the chart in deploy/helm and decodes what comes out strictly, and
-// evaluates the Terraform module. It is a module of its own because of what that needs.
+// Package helm renders the chart in deploy/helm, decodes the result strictly, and evaluates the
+// Terraform module. It is a separate module because of its dependencies.
 package helm
 
 import (
@@ -39,7 +39,7 @@ type serviceMonitor struct {
 	} `json:"spec"`
 }
 
-// rendered are the objects of a release.
+// rendered holds the objects of a release.
 type rendered struct {
 	deployment *appsv1.Deployment
 	config     *corev1.ConfigMap
@@ -51,7 +51,7 @@ type rendered struct {
 	monitor    *serviceMonitor
 }
 
-// render renders the chart with the values of a file (none for "") and then these.
+// render renders the chart with the values of a file (none for "") and additional ones.
 func render(t *testing.T, file string, set map[string]any) (rendered, map[string]any, error) {
 	t.Helper()
 	chart, err := loader.Load(chartDir)
@@ -100,7 +100,7 @@ func render(t *testing.T, file string, set map[string]any) (rendered, map[string
 	return out, top["Values"].(chartutil.Values), nil
 }
 
-// sameConfig holds curfew.yaml in the ConfigMap against the value that it is made of.
+// sameConfig checks that curfew.yaml in the ConfigMap equals its value.
 func sameConfig(t *testing.T, r rendered, values map[string]any) {
 	t.Helper()
 	got, want := map[string]any{}, map[string]any{}
@@ -116,7 +116,7 @@ func sameConfig(t *testing.T, r rendered, values map[string]any) {
 	}
 }
 
-// secure holds what is so whatever the values say.
+// secure checks properties that hold for all values.
 func secure(t *testing.T, r rendered) corev1.Container {
 	t.Helper()
 	pod := r.deployment.Spec.Template.Spec
@@ -250,7 +250,7 @@ func TestReplicasShareADatabase(t *testing.T) {
 	}
 }
 
-// TestChartIsOfThisRepository holds the chart's user against the image's.
+// TestChartIsOfThisRepository checks the chart's user against the image's.
 func TestChartIsOfThisRepository(t *testing.T) {
 	raw, err := os.ReadFile("../../Containerfile")
 	if err != nil {

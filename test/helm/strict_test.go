@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// validator is the release of kubernetes-validate that the test runs, and validated the Kubernetes
-// version whose schemas it holds the chart against.
+// validator is the release of kubernetes-validate that the test runs; validated is the Kubernetes
+// version of the schemas.
 const (
 	validator = "1.37.0"
 	validated = "1.34"
 )
 
-// kubernetesValidate returns the interpreter of a virtual environment that has the validator, which
-// is made in the user's cache directory when it is missing.
+// kubernetesValidate returns the interpreter of a virtual environment with the validator, which is
+// created in the user's cache directory if necessary.
 func kubernetesValidate(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -41,7 +41,8 @@ func kubernetesValidate(ctx context.Context, t *testing.T) string {
 	if err := os.MkdirAll(filepath.Dir(venv), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Made in a temporary directory and moved into place, so that several may do it at once.
+	// Create it in a temporary directory and move it into place, so that several processes may do
+	// so at once.
 	fresh, err := os.MkdirTemp(filepath.Dir(venv), "kubernetes-validate-new-")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,8 @@ func kubernetesValidate(ctx context.Context, t *testing.T) string {
 	return python
 }
 
-// documents renders the chart with the values of a file, and returns what Kubernetes itself defines.
+// documents renders the chart with the values of a file, and returns the objects that Kubernetes
+// itself defines.
 func documents(t *testing.T, file string) map[string]string {
 	t.Helper()
 	chart, err := loader.Load(chartDir)
@@ -91,7 +93,7 @@ func documents(t *testing.T, file string) map[string]string {
 	}
 	out := map[string]string{}
 	for name, text := range files {
-		// Prometheus' operator defines the monitor.
+		// The monitor is defined by Prometheus' operator.
 		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(text) != "" &&
 			!strings.Contains(text, "monitoring.coreos.com") {
 			out[filepath.Base(name)] = text
@@ -100,8 +102,8 @@ func documents(t *testing.T, file string) map[string]string {
 	return out
 }
 
-// TestKubernetesTakesTheChart holds the rendered chart strictly against the schemas of Kubernetes:
-// an unknown or a repeated field is an error, as one that is put there shows.
+// TestKubernetesTakesTheChart validates the rendered chart strictly against the schemas of
+// Kubernetes: an unknown or repeated field is an error, as an injected one shows.
 func TestKubernetesTakesTheChart(t *testing.T) {
 	python := kubernetesValidate(t.Context(), t)
 	validate := func(dir string) (string, error) {
@@ -134,7 +136,7 @@ func TestKubernetesTakesTheChart(t *testing.T) {
 	}
 }
 
-// TestValuesHaveASchema refuses values that the chart would pass over.
+// TestValuesHaveASchema checks that values are refused that the chart would ignore.
 func TestValuesHaveASchema(t *testing.T) {
 	chart, err := loader.Load(chartDir)
 	if err != nil {
@@ -155,7 +157,7 @@ func TestValuesHaveASchema(t *testing.T) {
 			t.Errorf("%v: %v", values, err)
 		}
 	}
-	// Every value of values.yaml is in the schema, and the other way round.
+	// Every value of values.yaml is in the schema, and vice versa.
 	schema := struct{ Properties map[string]any }{}
 	if err := yaml.Unmarshal(chart.Schema, &schema); err != nil {
 		t.Fatal(err)
@@ -167,8 +169,8 @@ func TestValuesHaveASchema(t *testing.T) {
 	}
 }
 
-// TestAuthoritiesAndVolumes mounts what the values add, and trusts the authorities besides the
-// public ones.
+// TestAuthoritiesAndVolumes checks that additional volumes are mounted, and additional authorities
+// are trusted besides the public ones.
 func TestAuthoritiesAndVolumes(t *testing.T) {
 	r, _, err := render(t, "ci/shared-values.yaml", nil)
 	if err != nil {
@@ -219,8 +221,8 @@ func TestAuthoritiesAndVolumes(t *testing.T) {
 	}
 }
 
-// TestLimitsFitWhatIsDocumented holds the memory of the chart against the measurements in
-// docs/serve.md: a request for what a service takes, and a limit with a quarter to spare.
+// TestLimitsFitWhatIsDocumented checks the memory of the chart against the measurements in
+// docs/serve.md: a request for the documented use, and a limit with a quarter to spare.
 func TestLimitsFitWhatIsDocumented(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/serve.md")
 	if err != nil {

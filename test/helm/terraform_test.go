@@ -19,7 +19,7 @@ const moduleDir = "../../deploy/terraform/member-roles/"
 // partition is the partition that both documents are evaluated in.
 const partition = "aws-cn"
 
-// policies evaluates the local values of the module with these governed tags and buckets.
+// policies evaluates the local values of the module for governed tags and buckets.
 func policies(t *testing.T, governed, buckets cty.Value) map[string]any {
 	t.Helper()
 	raw, err := os.ReadFile(moduleDir + "policies.tf")
@@ -55,8 +55,8 @@ func policies(t *testing.T, governed, buckets cty.Value) map[string]any {
 	return out
 }
 
-// TestTerraformIsCloudFormation holds both documents against each other, statement by
-// statement; internal/cloud/aws evaluates the one of CloudFormation against every call.
+// TestTerraformIsCloudFormation compares both documents statement by statement; internal/cloud/aws
+// evaluates the one of CloudFormation for every call.
 func TestTerraformIsCloudFormation(t *testing.T) {
 	raw, err := os.ReadFile("../../deploy/cloudformation/curfew-member-role.yaml")
 	if err != nil {
@@ -92,8 +92,8 @@ func TestTerraformIsCloudFormation(t *testing.T) {
 	}
 }
 
-// resolve replaces the functions of the template: all conditions hold or none does, and the buckets
-// are those of the test.
+// resolve replaces the functions of the template: either all conditions hold or none, and the
+// buckets are those of the test.
 func resolve(v any, wide bool) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,7 +129,7 @@ func resolve(v any, wide bool) any {
 	return v
 }
 
-// TestModuleParses reads every file of the module.
+// TestModuleParses parses every file of the module.
 func TestModuleParses(t *testing.T) {
 	files, err := os.ReadDir(moduleDir)
 	if err != nil || len(files) != 4 {

@@ -7,8 +7,8 @@ import (
 	"github.com/curfew-dev/curfew/test/iam"
 )
 
-// TestSizesPersistentFleetsByConsentAlone holds that the acting role sets the size of a persistent fleet
-// only where its owner has tagged it, and ends nothing by that tag.
+// TestSizesPersistentFleetsByConsentAlone checks that the acting role only sets the size of a
+// persistent fleet that its owner has tagged for it, and that this tag permits no termination.
 func TestSizesPersistentFleetsByConsentAlone(t *testing.T) {
 	policy := parse(t, string(aws.ActionPolicyJSON(aws.Grants{Partition: "aws"})))
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package iam decides by IAM policies as AWS does, for the features that curfew's own
-// policies use; any other is an error, so that no test passes by what it does not know.
+// Package iam evaluates IAM policies like AWS, for the features that curfew's own policies use; any
+// other feature is an error, so that no test passes by mistake.
 package iam
 
 import (
@@ -22,12 +22,12 @@ type Policy struct {
 type Statement struct {
 	Sid, Effect      string
 	Action, Resource Strings
-	// NotResource names the resources that the statement leaves out; it has no Resource then.
+	// NotResource lists the excluded resources; the statement has no Resource then.
 	NotResource Strings
 	Condition   map[string]map[string]Strings
 }
 
-// Strings is a string or a list of them.
+// Strings is a string or a list of strings in JSON.
 type Strings []string
 
 // UnmarshalJSON reads either form.
@@ -40,17 +40,17 @@ func (s *Strings) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]string)(s))
 }
 
-// Request is a call that a role is asked for.
+// Request is a call to be authorized for a role.
 type Request struct {
-	// Action is the IAM action, "ec2:StopInstances"; Resource an ARN, empty for any.
+	// Action is the IAM action, "ec2:StopInstances"; Resource is an ARN, or empty for any.
 	Action, Resource string
-	// Tags are those of the resource; TagKeys those that the call writes or removes;
-	// RequestTags those that the call gives what it makes, by key and value.
+	// Tags are the tags of the resource; TagKeys are those that the call writes or removes;
+	// RequestTags are those that the call gives to what it creates, by key and value.
 	Tags        map[string]string
 	TagKeys     []string
 	RequestTags map[string]string
-	// Keys are further condition keys that AWS knows for the call ("ec2:Encrypted", "s3:prefix"),
-	// and those of whoever asks ("aws:userid").
+	// Keys are further condition keys of the call ("ec2:Encrypted", "s3:prefix"), and those of the
+	// caller ("aws:userid").
 	Keys map[string]string
 }
 
@@ -68,8 +68,7 @@ func Parse(raw []byte) (*Policy, error) {
 	return &p, nil
 }
 
-// Allows reports whether the policy lets a request through: a statement allows it, and none
-// denies it.
+// Allows reports whether the policy allows a request: a statement allows it, and none denies it.
 func (p *Policy) Allows(r Request) (bool, error) {
 	allowed, denied := false, false
 	for _, s := range p.Statement {
@@ -116,7 +115,7 @@ func (s Statement) applies(r Request) (bool, error) {
 	return applies, nil
 }
 
-// known are the condition keys that Keys may have, besides tags of whoever asks.
+// known lists the condition keys allowed in Keys, besides tags of the caller.
 var known = []string{
 	"aws:userid", "ec2:CreateAction", "ec2:Encrypted", "ec2:InstanceProfile", "ec2:MetadataHttpTokens", "ec2:Subnet",
 	"iam:PassedToService", "iam:PermissionsBoundary",
@@ -127,27 +126,27 @@ var known = []string{
 // variable is a policy variable.
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
-// Resolve replaces the policy variables of a resource or an operand. Without a value for one,
-// it matches nothing (IAM User Guide, "IAM policy elements: Variables and tags").
+// Resolve replaces the policy variables of a resource or an operand. A variable without a value
+// matches nothing (IAM User Guide, "IAM policy elements: Variables and tags").
 func (r Request) Resolve(operand string) (string, bool) {
 	all := true
 	out := variable.ReplaceAllStringFunc(operand, func(v string) string {
 		value, ok := r.Keys[variable.FindStringSubmatch(v)[1]]
 		all = all && ok
-		// What the value holds is no pattern.
+		// The value is not a pattern.
 		return literal.Replace(value)
 	})
 	return out, all
 }
 
-// literal protects the wildcards of a value, and plain undoes it.
+// literal escapes the wildcards of a value, and plain reverts it.
 var (
 	literal = strings.NewReplacer("*", "\x01", "?", "\x02")
 	plain   = strings.NewReplacer("\x01", "*", "\x02", "?")
 )
 
-// holds decides one condition. A key that the request does not have fails it, except for
-// Null, which asks for that, and IfExists.
+// holds evaluates one condition. A missing key fails it, except for Null, which tests that, and
+// IfExists.
 func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	var values []string
 	tags, of := map[string]string(nil), ""
@@ -193,7 +192,7 @@ func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	switch name {
 	case "StringEqualsIgnoreCase":
 		return any(func(value, operand string) bool { return strings.EqualFold(value, plain.Replace(operand)) }), nil
-	case "StringNotEqualsIgnoreCase": // also where the key is absent
+	case "StringNotEqualsIgnoreCase": // also if the key is absent
 		return !any(func(value, operand string) bool { return strings.EqualFold(value, plain.Replace(operand)) }), nil
 	case "StringEquals", "Bool":
 		return any(func(value, operand string) bool { return value == plain.Replace(operand) }), nil
@@ -205,7 +204,7 @@ func (r Request) holds(operator, key string, operands []string) (bool, error) {
 	return false, fmt.Errorf("operator %q is not known", operator)
 }
 
-// like matches * and ? of IAM, which both cross slashes.
+// like matches * and ? of IAM, which both match slashes.
 func like(pattern, s string) bool {
 	if !strings.ContainsAny(pattern, "*?") {
 		return pattern == s

@@ -2,7 +2,7 @@ package iam
 
 import "testing"
 
-// TestAllows holds the evaluation against the rules of the IAM User Guide ("IAM JSON policy
+// TestAllows checks the evaluation against the rules of the IAM User Guide ("IAM JSON policy
 // elements: Condition operators", "Variables and tags").
 func TestAllows(t *testing.T) {
 	statement := func(condition string) string {

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Principal is the caller: a role with the documents that all have to allow what it does, its policy
-// first and then its boundary.
+// Principal is a role with the documents that must all allow its calls: its policy first, and then
+// its boundary.
 type Principal struct {
 	Name     string
 	Policies []*Policy
-	// Keys are the condition keys that AWS knows of it ("aws:userid", "aws:PrincipalTag/team").
+	// Keys are the condition keys of the principal ("aws:userid", "aws:PrincipalTag/team").
 	Keys map[string]string
 }
 
@@ -31,26 +31,26 @@ func (p Principal) allows(r Request) (bool, error) {
 	return len(p.Policies) > 0, nil
 }
 
-// Account is the account that principals act in.
+// Account is the account of the principals.
 type Account struct {
 	Partition, Region, ID string
-	// Bucket is one whose objects and lifecycle the documents may name.
+	// Bucket is a bucket whose objects and lifecycle the documents may name.
 	Bucket string
-	// Policies are the managed policies by their ARNs; one that is not among them allows everything.
+	// Policies maps ARNs to managed policies; an unknown one allows everything.
 	Policies map[string]*Policy
 }
 
-// kind is a kind of resources: how each is called, what ends one or the work on it, and what writes
-// and removes its tags (Service Authorization Reference).
+// kind is a kind of resources: its ARNs, the calls that end it or its work, and the calls that
+// write and remove its tags (Service Authorization Reference).
 type kind struct {
 	arns               []string
 	ends, tags, untags []string
-	// untold is true if IAM does not know its tags, whatever they are.
+	// untold is true if IAM does not know the tags of the resource.
 	untold bool
 }
 
-// kinds are everything that the documents of curfew are about. Where several ARNs stand, the last
-// ones are the calls that the documents must not allow.
+// kinds covers all resources in curfew's documents. If there are several ARNs, the last ones are
+// those that the documents must not allow.
 var kinds = []kind{
 	ec2Kind("instance", "ec2:StopInstances", "ec2:TerminateInstances", "ssm:StartSession"),
 	ec2Kind("volume", "ec2:DeleteVolume"),
@@ -97,13 +97,13 @@ var kinds = []kind{
 		tags: []string{"iam:TagInstanceProfile"}, untags: []string{"iam:UntagInstanceProfile"},
 	},
 	{
-		// Without attribute-based access control IAM knows no tags of a bucket.
+		// Without attribute-based access control IAM does not know the tags of a bucket.
 		arns: []string{"arn:{partition}:s3:::{bucket}", "arn:{partition}:s3:::payroll"}, untold: true,
 		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:PutBucketTagging"},
 		untags: []string{"s3:PutBucketTagging"},
 	},
 	{
-		// With it IAM does, and S3 takes tags by other calls alone.
+		// With it IAM knows them, and S3 only accepts tags by other calls.
 		arns: []string{"arn:{partition}:s3:::{bucket}", "arn:{partition}:s3:::payroll"},
 		ends: []string{"s3:PutLifecycleConfiguration", "s3:DeleteBucket"}, tags: []string{"s3:TagResource"},
 		untags: []string{"s3:UntagResource"},
@@ -133,8 +133,8 @@ func named(service, rest, tag, untag string, ends ...string) kind {
 	return kind{[]string{arn}, ends, []string{service + ":" + tag}, []string{service + ":" + untag}, false}
 }
 
-// harmless are the other calls by which something is written, and why none makes an end possible
-// that was not: what is made was not there before, and no document decides by what the others write.
+// harmless lists the other write calls, and why they enable no termination: they create something
+// new, or no document depends on what they write.
 var harmless = map[string]string{
 	"ec2:CreateSnapshot": "makes", "ec2:CreateSnapshots": "makes", "ec2:RunInstances": "makes",
 	"iam:CreateInstanceProfile": "makes",
@@ -150,7 +150,7 @@ var harmless = map[string]string{
 	"ssmmessages:OpenControlChannel": "is connected to", "ssmmessages:OpenDataChannel": "is connected to",
 }
 
-// become are the calls by which a principal uses another role, and those that give a role a policy.
+// become lists the calls by which a principal uses another role; others attach a policy to a role.
 var (
 	become   = []string{"iam:PassRole", "sts:AssumeRole", "sts:AssumeRoleWithWebIdentity"}
 	policies = []string{
@@ -162,8 +162,7 @@ var (
 
 var reading = []string{"Describe", "Get", "List", "Lookup", "Filter", "BatchGet", "BatchCheck"}
 
-// understood is an error where a document allows an action of which this package does not know what
-// it makes true.
+// understood returns an error if a document allows an action with effects unknown to this package.
 func understood(p *Policy) error {
 	known := slices.Concat(slices.Collect(maps.Keys(harmless)), become, policies)
 	for _, k := range kinds {
@@ -184,10 +183,10 @@ func understood(p *Policy) error {
 	return nil
 }
 
-// Widened returns each way by which the principals, all together, come to end something that none
-// of them could end before: by up to mostWrites writes of tags, and by what they can become. Each is
-// a line: who does what first, and what may be ended then. An action of which it is not known what
-// it makes possible is an error.
+// Widened returns every way in which the principals together can end something that none of them
+// could end before: by up to mostWrites writes of tags, and by the roles that they can assume or
+// create. Each is a line: who does what first, and what can be ended then. An action with unknown
+// effects is an error.
 func Widened(by []Principal, in Account) ([]string, error) {
 	for _, p := range by {
 		if err := understood(p.Policies[0]); err != nil {
@@ -220,11 +219,11 @@ func Widened(by []Principal, in Account) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
-// mostWrites is how many writes of one tag are tried one after the other: no statement of the
-// documents asks for more tags.
+// mostWrites is the number of sequential writes of one tag to try: no statement of the documents
+// requires more tags.
 const mostWrites = 2
 
-// mentions reports whether a statement allows an action on some condition.
+// mentions reports whether a statement allows an action under any condition.
 func (p *Policy) mentions(action string) bool {
 	return slices.ContainsFunc(p.Statement, func(s Statement) bool {
 		return s.Effect == "Allow" && slices.ContainsFunc(s.Action, func(a string) bool {
@@ -237,15 +236,15 @@ type search struct {
 	by    []Principal
 	in    Account
 	names *strings.Replacer
-	// values are the possible values of tags, by the keys by which a document decides, and states
-	// the initial tags of a resource.
+	// values holds the relevant values of tags, by the keys used in documents; states holds the
+	// initial tags of a resource.
 	values map[string][]string
 	states []map[string]string
-	// sets are tags that a statement wants to be written together.
+	// sets are tags that a statement requires to be written together.
 	sets []map[string]string
 }
 
-// interesting collects the tags by which the documents decide.
+// interesting collects the tags that documents depend on.
 func (s *search) interesting() {
 	s.values = map[string][]string{}
 	for _, p := range s.by {
@@ -293,7 +292,7 @@ func (s *search) decides(p Principal, key string, operands []string) {
 	}
 }
 
-// become returns the principals with those that they can use or make, and how they come to each.
+// become returns the principals with those that they can assume or create, and how.
 func (s *search) become() ([]Principal, map[string]string, error) {
 	all, how := slices.Clone(s.by), map[string]string{}
 	join := func(name, policy, by string) {
@@ -332,7 +331,8 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 					}
 				}
 			}
-			// A role of a session has the machine policy or less, and any other role may have everything.
+			// A role of a session has at most the machine policy; any other role may have
+			// everything.
 			if strings.Contains(arn, ":role/curfew/sessions/") {
 				continue
 			}
@@ -351,7 +351,7 @@ func (s *search) become() ([]Principal, map[string]string, error) {
 	return all, how, nil
 }
 
-// allowing names a principal that may make a call; none is "".
+// allowing returns the name of a principal that may make a call; "" if there is none.
 func allowing(by []Principal, r Request) (string, error) {
 	for _, p := range by {
 		if ok, err := p.allows(r); ok || err != nil {
@@ -361,7 +361,7 @@ func allowing(by []Principal, r Request) (string, error) {
 	return "", nil
 }
 
-// from tries every order of writes on one resource that begins with these tags.
+// from tries every order of writes on a resource with initial tags.
 func (s *search) from(k kind, arn string, tags map[string]string, grown []Principal, how map[string]string) ([]string,
 	error) {
 	ask := func(action string, now map[string]string) Request {
@@ -378,7 +378,7 @@ func (s *search) from(k kind, arn string, tags map[string]string, grown []Princi
 		}
 		return r
 	}
-	var ends []string // what could not be ended so before, and may be by some document
+	var ends []string // calls that could not end it before, and that a document may allow
 	for _, end := range k.ends {
 		who, err := allowing(s.by, ask(end, tags))
 		if err != nil {
@@ -435,16 +435,16 @@ func (s *search) from(k kind, arn string, tags map[string]string, grown []Princi
 	return found, nil
 }
 
-// write is one call that changes tags: what it names, and the tags afterwards.
+// write is one call that changes tags: its tag keys, and the tags afterwards.
 type write struct {
 	action     string
 	keys       []string
 	set, after map[string]string
 }
 
-// writes are the calls that could be made on something with these tags: the tags that a statement
-// wants together; each tag by itself, in its own spelling and another one, and with another tag;
-// each removed; and all removed without naming any, which EC2 does.
+// writes returns the possible tag writes for something with these tags: the tags that a statement
+// requires together; each tag alone, in its own and in another spelling, and with another tag; the
+// removal of each; and of all without naming any, which EC2 supports.
 func (s *search) writes(k kind, now map[string]string) []write {
 	var all []write
 	for _, action := range k.tags {
@@ -459,7 +459,7 @@ func (s *search) writes(k kind, now map[string]string) []write {
 					set := map[string]string{spelled: v}
 					after := maps.Clone(now)
 					after[spelled] = v
-					// No document decides by the other tag, which is therefore left out afterwards.
+					// No document depends on the other tag, so it is left out afterwards.
 					all = append(all, write{action, []string{spelled}, set, after},
 						write{
 							action, []string{"purpose", spelled}, map[string]string{"purpose": "x", spelled: v}, after,

@@ -20,8 +20,8 @@ func parse(t *testing.T, raw string) *iam.Policy {
 	return p
 }
 
-// TestWritesNeverWidenTermination tries every path of writes by the roles that read and act,
-// as curfew prints them for different governance, and as the template has them.
+// TestWritesNeverWidenTermination tries every sequence of writes by the roles that read and act,
+// with the policies that curfew prints for different governance, and with those of the template.
 func TestWritesNeverWidenTermination(t *testing.T) {
 	roles := map[string]*iam.Policy{"read": parse(t, string(aws.PolicyJSON("aws-cn")))}
 	for name, governed := range map[string][]map[string]string{
@@ -53,8 +53,8 @@ func TestWritesNeverWidenTermination(t *testing.T) {
 	}
 }
 
-// TestEachGuardIsNeeded takes one protection at a time from the acting policy: the path that it
-// closes is found.
+// TestEachGuardIsNeeded removes one protection at a time from the acting policy, and checks that
+// this opens a path.
 func TestEachGuardIsNeeded(t *testing.T) {
 	whole := string(aws.ActionPolicyJSON(aws.Grants{
 		Partition: "aws-cn", Governed: []map[string]string{{"team": "vision"}}, Buckets: []string{"models"},
@@ -80,9 +80,9 @@ func TestEachGuardIsNeeded(t *testing.T) {
 	}
 }
 
-// TestPathsThatAreFound: by a policy for a role, by a role that is passed, by two principals that
-// help each other, and by removing every tag at once. What is not understood is an error.
-func TestPathsThatAreFound(t *testing.T) {
+// TestFindsPaths checks paths through a policy for a role, a passed role, two cooperating
+// principals, and the removal of all tags at once. Unknown actions are an error.
+func TestFindsPaths(t *testing.T) {
 	may := func(action, condition string) *iam.Policy {
 		return parse(t, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"`+action+
 			`","Resource":"*","Condition":`+condition+`}]}`)

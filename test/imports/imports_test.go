@@ -29,7 +29,7 @@ func table(t *testing.T) *Table {
 	return out
 }
 
-// list returns the packages of this module. Files that are built for other systems count.
+// list returns the packages of this module, including files for other systems.
 func list(t *testing.T) []Package {
 	t.Helper()
 	const fields = "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles"
@@ -70,7 +70,7 @@ func list(t *testing.T) []Package {
 	}
 }
 
-// TestOrder holds every package of this module to order.txt.
+// TestOrder checks every package of this module against order.txt.
 func TestOrder(t *testing.T) {
 	packages := list(t)
 	if len(packages) < 50 {
@@ -81,12 +81,11 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestOrderRefuses holds that the table refuses what must not be: each case is a file that no
-// package may have.
+// TestOrderRefuses checks that the table refuses invalid files, one per case.
 func TestOrderRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name, pkg, file string
-		source          string // or the one package that it imports
+		source          string // or the only package that it imports
 		says            string // "" is no violation
 	}{
 		{"a lower package", "internal/policy", "x.go", "internal/money", ""},
@@ -192,7 +191,7 @@ func TestOrderRefuses(t *testing.T) {
 			}
 			order := table(t)
 			for _, e := range order.entries {
-				e.planned = true // the other packages are not here
+				e.planned = true // the other packages do not exist here
 			}
 			var got []string
 			for _, v := range order.Check([]Package{{Path: tt.pkg, Files: []File{f}}}) {

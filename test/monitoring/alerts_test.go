@@ -23,30 +23,29 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(postgres.Run(m)) }
 
-// fault is something that goes wrong in a running service, and how it is mended.
+// fault is a failure in a running service, with its repair.
 type fault struct {
 	name         string
 	alerts       []alert
 	inject, mend func(s *stand) error
 }
 
-// alert is one that a fault causes: the rule, and the labels that it has besides those of the rule.
+// alert is an alert that a fault causes: the rule, and its labels in addition to those of the rule.
 type alert struct {
 	rule   string
 	labels map[string]string
 }
 
-// Instances are these until the services have addresses.
+// first and second are placeholders for the addresses of the services.
 const first, second = "{first}", "{second}"
 
-// instance are the labels of an alert about one process.
+// instance returns the labels of an alert about one process.
 func instance(of string) map[string]string { return map[string]string{"job": "curfew", "instance": of} }
 
-// of are the labels of an alert about an account.
+// of returns the labels of an alert about an account.
 func of(account string) map[string]string { return map[string]string{"source": source(account)} }
 
-// lanes are the faults by what they are in: those of a lane are injected one after another, and lanes go on at
-// the same time.
+// lanes groups faults: those of a lane are injected one after another, and lanes run concurrently.
 var lanes = map[string][]fault{
 	"measurements": {{
 		name: "GPUs of most machines are not measured", alerts: []alert{{"CurfewManyUnknown", nil}},
@@ -131,7 +130,7 @@ var lanes = map[string][]fault{
 	}, {
 		name: "a backup is put back", alerts: []alert{{"CurfewStateNotTrusted", nil}},
 		inject: func(s *stand) error {
-			// The witness knows of this act, and the backup does not.
+			// The witness records this act, but the backup does not contain it.
 			_, err := s.second.command("keep", s.cloud.first(other), "--for", "1h", "--reason", "the test")
 			s.second.kill()
 			return errors.Join(err, s.backUp(true), s.second.start())
@@ -148,7 +147,7 @@ var lanes = map[string][]fault{
 	}},
 }
 
-// outage is injected alone, when all others are over.
+// outage is injected after all others.
 var outage = fault{
 	name: "no process is left", alerts: []alert{{"CurfewAbsent", nil}},
 	inject: func(s *stand) error { s.first.kill(); s.second.kill(); return nil },
@@ -161,12 +160,12 @@ func join(a, b map[string]string) map[string]string {
 	return out
 }
 
-// idle launches machines that do nothing, which their policy ends.
+// idle launches idle machines, which their policy ends.
 func (s *stand) idle(count int32) error {
 	return s.cloud.launch(s.t.Context(), acting, count, machine{reports: true})
 }
 
-// keepToken keeps a token that was made long ago and soon expires.
+// keepToken stores an old token that expires soon.
 func (s *stand) keepToken() error {
 	state, err := store.Open(s.t.Context(), store.Options{Dir: filepath.Join(s.first.dir, "state")})
 	if err != nil {
@@ -182,7 +181,7 @@ func (s *stand) keepToken() error {
 	return state.Callers().Create(s.t.Context(), token, entry)
 }
 
-// agedToken is the id of the token that soon expires.
+// agedToken is the id of the token that expires soon.
 const agedToken = "5e7ac0de"
 
 // rule is an alert rule of the shipped file.
@@ -193,7 +192,7 @@ type rule struct {
 	Annotations map[string]string
 }
 
-// shippedRules are the alert rules by name.
+// shippedRules returns the alert rules by name.
 func shippedRules(t *testing.T) map[string]rule {
 	t.Helper()
 	var doc struct{ Groups []struct{ Rules []rule } }
@@ -209,7 +208,7 @@ func shippedRules(t *testing.T) map[string]rule {
 	return out
 }
 
-// TestEachRuleHasAFault: a rule that is added to the file needs a fault that makes it fire.
+// TestEachRuleHasAFault checks that every rule in the file has a fault that triggers it.
 func TestEachRuleHasAFault(t *testing.T) {
 	var caused []string
 	for _, faults := range lanes {
@@ -229,8 +228,8 @@ func TestEachRuleHasAFault(t *testing.T) {
 	}
 }
 
-// TestEachRuleFires: a real fault makes each rule fire, and its end resolves it, by the messages that
-// Alertmanager posts, in a time in which an hour is a minute.
+// TestEachRuleFires checks that a real fault triggers each rule, and that its repair resolves it,
+// by the messages that Alertmanager posts, with an hour shortened to a minute.
 func TestEachRuleFires(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow runs it")
@@ -256,8 +255,8 @@ func TestEachRuleFires(t *testing.T) {
 	}
 }
 
-// begin starts the services, the second on a state of which there is a backup, and waits until all accounts are
-// read.
+// begin starts the services, the second with a state that was backed up, and waits until all
+// accounts are read.
 func (s *stand) begin() error {
 	for _, command := range []string{"freeze", "unfreeze"} {
 		if _, err := s.second.command(command, "--reason", "the test"); err != nil {
@@ -272,7 +271,7 @@ func (s *stand) begin() error {
 	})
 }
 
-// try injects a fault, waits for its alerts, mends it, and waits until they are resolved.
+// try injects a fault, waits for its alerts, repairs it, and waits until they are resolved.
 func (s *stand) try(f fault) error {
 	for _, a := range f.alerts {
 		if err := s.inState(a, patience, "inactive", "resolved", time.Time{}); err != nil {
@@ -285,7 +284,7 @@ func (s *stand) try(f fault) error {
 	}
 	for _, a := range f.alerts {
 		if err := s.inState(a, 2*s.holdsFor(a)+patience, "firing", "firing", injected); err != nil {
-			return errors.Join(err, f.mend(s)) // the faults after it are to be seen by themselves
+			return errors.Join(err, f.mend(s)) // so that later faults are not hidden
 		}
 		s.t.Logf("%s: %s fired after %s", f.name, a.rule, time.Since(injected).Round(time.Second))
 	}
@@ -302,16 +301,16 @@ func (s *stand) try(f fault) error {
 	return nil
 }
 
-// holdsFor is for how long the condition of an alert has to hold, divided.
+// holdsFor returns how long the condition of an alert must hold, scaled.
 func (s *stand) holdsFor(a alert) time.Duration {
 	d, err := time.ParseDuration(s.rules[a.rule].For)
 	if err != nil {
-		return 0 // it fires at once
+		return 0 // it fires immediately
 	}
 	return d / Factor
 }
 
-// labels are all labels of an alert.
+// labels returns all labels of an alert.
 func (s *stand) labels(a alert) map[string]string {
 	out := join(s.rules[a.rule].Labels, a.labels)
 	out["alertname"] = a.rule
@@ -324,8 +323,8 @@ func (s *stand) labels(a alert) map[string]string {
 	return out
 }
 
-// inState waits until an alert is in a state in Prometheus, and the newest message about it, after a time, has a
-// status and the texts of the rule. Where no time is given there may be no message.
+// inState waits until Prometheus reports a state of an alert, and the newest message about it after
+// a time has a status and the texts of the rule. With the zero time, no message is required.
 func (s *stand) inState(a alert, most time.Duration, state, status string, after time.Time) error {
 	labels := s.labels(a)
 	var newest message

@@ -24,21 +24,21 @@ import (
 
 const region = "us-east-1"
 
-// The accounts, each for faults of its own.
+// The accounts, each with its own faults.
 const (
 	acting     = "111111111111" // machines are warned about and stopped
-	unmeasured = "222222222222" // machines do not report what their GPUs do
+	unmeasured = "222222222222" // machines do not report GPU use
 	reading    = "333333333333" // calls fail
-	other      = "444444444444" // the second service reads it
+	other      = "444444444444" // read by the second service
 )
 
 func role(account string) string   { return "arn:aws:iam::" + account + ":role/curfew" }
 func source(account string) string { return "aws/" + account + ":role/curfew" }
 
-// history is how far back machines are measured when they are launched.
+// history is how far back newly launched machines have measurements.
 const history = 2 * time.Hour
 
-// cloud is the accounts at the provider, and what their machines report each minute.
+// cloud is the provider's accounts, and the measurements of their machines each minute.
 type cloud struct {
 	box *sandbox.Sandbox
 	api map[string]*ec2.Client // moto itself, by account
@@ -48,7 +48,7 @@ type cloud struct {
 	machines []machine
 }
 
-// machine is one of an account; load is the utilization of its GPU, in percent.
+// machine is a machine of an account; load is the utilization of its GPU in percent.
 type machine struct {
 	id, account string
 	load        float64
@@ -106,7 +106,7 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-// launch launches machines that curfew governs and that were measured for a while.
+// launch launches machines that curfew governs, with past measurements.
 func (c *cloud) launch(ctx context.Context, account string, count int32, as machine) error {
 	tags := map[string]string{
 		"team": "vision", "project": "detector", "owner": "ana", "environment": "research",
@@ -152,14 +152,14 @@ func (c *cloud) first(account string) string {
 	return c.machines[slices.IndexFunc(c.machines, func(m machine) bool { return m.account == account })].id
 }
 
-// recall lets a machine report all minutes up to now.
+// recall publishes all measurements of a machine up to now.
 func (c *cloud) recall(m machine) {
 	for at := time.Now().UTC().Truncate(time.Minute).Add(-history); at.Before(c.measured); at = at.Add(time.Minute) {
 		c.report(m, at)
 	}
 }
 
-// report lets a machine report a minute.
+// report publishes the measurements of a machine for a minute.
 func (c *cloud) report(m machine, at time.Time) {
 	host := wire.Dimension{Name: "InstanceId", Value: m.id}
 	card := []wire.Dimension{host, {Name: "index", Value: "0"}, {Name: "name", Value: "NVIDIA T4G"}}
@@ -181,7 +181,7 @@ func (c *cloud) report(m machine, at time.Time) {
 	put("CWAgent", "nvidia_smi_power_draw", 10+0.6*m.load, card...)
 }
 
-// measure lets all machines report up to now.
+// measure publishes the measurements of all machines up to now.
 func (c *cloud) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,8 +193,8 @@ func (c *cloud) measure() {
 	}
 }
 
-// measureGPUs lets the machines of an account report what their GPUs do from now on, as after the agent that
-// measures them was installed.
+// measureGPUs publishes GPU measurements of an account from now on, as after the installation of
+// the agent.
 func (c *cloud) measureGPUs(account string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package monitoring runs the alert rules of examples/monitoring against real faults: a service, Prometheus
-// and Alertmanager, with every duration of the rules divided by one factor.
+// Package monitoring tests the alert rules of examples/monitoring with real faults: a service,
+// Prometheus and Alertmanager, with every duration of the rules divided by one factor.
 package monitoring
 
 import (
@@ -13,23 +13,23 @@ import (
 // Factor divides every duration of the rules and of the servers that evaluate them: an hour takes a minute.
 const Factor = 60
 
-// Patterns of what is a duration in a file of rules.
+// Patterns of durations in a file of rules.
 var (
-	// held is how long a condition has to hold before it is an alert.
+	// held matches how long a condition must hold before it is an alert.
 	held = regexp.MustCompile(`(?m)^(\s*(?:- )?(?:for|keep_firing_for|interval): )(\S+)$`)
-	// expression is a line with an expression in PromQL.
+	// expression matches a line with an expression in PromQL.
 	expression = regexp.MustCompile(`(?m)^\s*(?:- )?expr: .*$`)
-	// span is a range selector, and ahead a time that is compared with now, in days of 86400 seconds.
+	// span matches a range selector, and ahead a time that is compared with now, in days of 86400
+	// seconds.
 	span  = regexp.MustCompile(`\[(\w+)\]`)
 	ahead = regexp.MustCompile(`( - time\(\) [<>]=? )(\d+) \* 86400\b`)
-	// left is a duration in an expression that neither of them is.
+	// left matches other durations in an expression.
 	left = regexp.MustCompile(`\b\d+(?:ms|[smhdwy])\b|\boffset\b|\b(?:60|3600|86400)\b|\[\w+:|\btimestamp\(`)
 	unit = regexp.MustCompile(`^(\d+)([smhd])$`)
 )
 
-// Scale divides the durations of a file of alert rules: how long conditions hold, range selectors, and times
-// that are compared with now. Nothing else changes. It is an error where an expression has a duration of
-// another form.
+// Scale divides the durations in a file of alert rules: hold times, range selectors, and times that
+// are compared with now. It returns an error for durations of another form.
 func Scale(rules []byte, factor int64) ([]byte, error) {
 	var failure error
 	divided := func(text []byte) []byte {

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/test/prometheus"
 )
 
-// shipped is where the rules and their tests are.
+// shipped is the folder of the rules and their tests.
 const shipped = "../../examples/monitoring"
 
 func read(t *testing.T, name string) string {
@@ -25,7 +25,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestScaleDividesDurations: durations are divided in every form that rules have, and nothing else is.
+// TestScaleDividesDurations checks that durations in all their forms are divided, and nothing else
+// is.
 func TestScaleDividesDurations(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
 		{"how long it holds", "        for: 2m\n", "        for: 2000ms\n"},
@@ -46,7 +47,7 @@ func TestScaleDividesDurations(t *testing.T) {
 	}
 }
 
-// TestScaleRefusesUnknownDurations: a rule with a duration of another form is not left as it is.
+// TestScaleRefusesUnknownDurations checks that a rule with another form of duration is an error.
 func TestScaleRefusesUnknownDurations(t *testing.T) {
 	for _, expr := range []string{
 		"a offset 1h > 0", "max_over_time(a[1h:1m]) > 0", "a - time() < 3600", "time() - a > 86400",
@@ -58,8 +59,8 @@ func TestScaleRefusesUnknownDurations(t *testing.T) {
 	}
 }
 
-// TestScaledRulesPassScaledTests: the tests of the shipped rules, in seconds in place of minutes, hold for the
-// scaled rules.
+// TestScaledRulesPassScaledTests checks that the tests of the shipped rules, in seconds instead of
+// minutes, pass for the scaled rules.
 func TestScaledRulesPassScaledTests(t *testing.T) {
 	prometheus.Need(t, "prometheus", "promtool")
 	rules, err := Scale([]byte(read(t, filepath.Join(shipped, "curfew.rules.yml"))), Factor)
@@ -78,7 +79,7 @@ func TestScaledRulesPassScaledTests(t *testing.T) {
 			return fmt.Sprintf("%dx", n/Factor)
 		})
 	})
-	// promtool looks back by five minutes, whatever the tests are in, for a series that has ended: real servers
+	// promtool looks back five minutes for an ended series, regardless of the scale; real servers
 	// mark its end.
 	tests = strings.ReplaceAll(tests, "_x25", "stale _x24")
 	dir := t.TempDir()

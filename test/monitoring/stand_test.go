@@ -29,18 +29,18 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the connection that puts the backup back
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver for restoring the backup
 
 	"github.com/curfew-dev/curfew/test/postgres"
 	"github.com/curfew-dev/curfew/test/prometheus"
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// patience is how long something may take that is due at once, on a machine that does much else.
+// patience is how long something that is due may take on a busy machine.
 const patience = 4 * time.Minute
 
-// configuration configures a service: accounts, where Slack is, and what only one of them has. Its times are the
-// defaults, divided as those of the rules are.
+// configuration is the configuration of a service: accounts, the address of Slack, and extra
+// settings. Its times are the defaults, scaled like those of the rules.
 const configuration = `aws:
   requests_per_second: 1000
   regions: [us-east-1]
@@ -70,7 +70,7 @@ policies:
     mode: enforce
 `
 
-// prometheusConfig has Prometheus's default intervals, divided.
+// prometheusConfig has Prometheus's default intervals, scaled.
 const prometheusConfig = `global: {scrape_interval: %[1]s, scrape_timeout: %[1]s, evaluation_interval: %[1]s}
 rule_files: [%[2]q]
 alerting: {alertmanagers: [{static_configs: [{targets: [%[3]q]}]}]}
@@ -82,13 +82,15 @@ scrape_configs:
       - {targets: [%[5]q]}
 `
 
-// alertmanagerConfig has Alertmanager's default intervals, divided; each alert is a message of its own.
+// alertmanagerConfig has Alertmanager's default intervals, scaled; each alert is a separate
+// message.
 const alertmanagerConfig = `route:
   {receiver: test, group_by: ["..."], group_wait: %s, group_interval: %s, repeat_interval: %s}
 receivers: [{name: test, webhook_configs: [{url: %q, send_resolved: true}]}]
 `
 
-// stand is two services, Prometheus that scrapes them, and Alertmanager whose messages it receives.
+// stand is two services, a Prometheus that scrapes them, and an Alertmanager that sends messages to
+// the stand.
 type stand struct {
 	t          *testing.T
 	cloud      *cloud
@@ -97,13 +99,14 @@ type stand struct {
 	received   received
 	// refusing is true while Slack accepts no message.
 	refusing atomic.Bool
-	// first reads three accounts by TLS and has its state in SQLite, second one account and PostgreSQL.
+	// first reads three accounts, serves TLS and uses SQLite; second reads one account and uses
+	// PostgreSQL.
 	first, second *service
 	key           *ecdsa.PrivateKey
 	database      *postgres.Server
 	databaseURL   string
 	rules         map[string]rule
-	// undo takes the faults at the provider back that are in force, by account and service.
+	// undo removes the faults in force at the provider, by account and service.
 	mu   sync.Mutex
 	undo map[string]func()
 }
@@ -157,7 +160,7 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// scaled is a default duration, divided.
+// scaled returns a default duration, scaled.
 func scaled(d time.Duration) string { return fmt.Sprintf("%dms", (d / Factor).Milliseconds()) }
 
 // observe starts Alertmanager and Prometheus with the scaled rules.
@@ -180,7 +183,7 @@ func (s *stand) observe() {
 		"--query.lookback-delta="+scaled(5*time.Minute), "--rules.alert.resend-delay="+scaled(time.Minute))
 }
 
-// service makes the folder of a service.
+// service creates the folder of a service.
 func (s *stand) service(config string) *service {
 	s.t.Helper()
 	x := &service{stand: s, dir: s.t.TempDir(), address: freeAddress(s.t)}
@@ -246,7 +249,7 @@ func (x *service) kill() {
 	}
 }
 
-// command runs curfew on the service's state and returns what it prints.
+// command runs curfew with the service's state and returns its output.
 func (x *service) command(args ...string) (string, error) {
 	ctx, stop := context.WithTimeout(x.stand.t.Context(), patience)
 	defer stop()
@@ -259,7 +262,7 @@ func (x *service) command(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// configure writes the configuration of the service, with more lines after it.
+// configure writes the configuration of the service, with additional lines.
 func (x *service) configure(more string) error {
 	text, err := os.ReadFile(filepath.Join(x.dir, "commands", "curfew.yaml"))
 	if err != nil {
@@ -268,7 +271,7 @@ func (x *service) configure(more string) error {
 	return os.WriteFile(filepath.Join(x.dir, "curfew.yaml"), append(text, more...), 0o600)
 }
 
-// writeCertificate gives the first service a certificate that counts for a while.
+// writeCertificate gives the first service a certificate with a lifetime.
 func (s *stand) writeCertificate(counts time.Duration) error {
 	now := time.Now()
 	template := &x509.Certificate{
@@ -306,7 +309,7 @@ func (s *stand) slack(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
 }
 
-// spoil injects a fault at the provider, until repair.
+// spoil injects a fault at the provider until repair.
 func (s *stand) spoil(f wire.Fault) error {
 	remove := s.cloud.box.Wire.Inject(f)
 	s.mu.Lock()
@@ -315,7 +318,7 @@ func (s *stand) spoil(f wire.Fault) error {
 	return nil
 }
 
-// repair takes the fault back that was injected in an account or a service.
+// repair removes the fault of an account or a service.
 func (s *stand) repair(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +331,7 @@ func (s *stand) repair(what string) error {
 	return nil
 }
 
-// backUp copies the database of the second service, which no process uses, or puts the copy in its place.
+// backUp copies the database of the second service, which no process uses, or restores the copy.
 func (s *stand) backUp(back bool) error {
 	u, err := url.Parse(s.databaseURL)
 	if err != nil {
@@ -355,7 +358,7 @@ func (s *stand) backUp(back bool) error {
 	return nil
 }
 
-// received keeps the messages of Alertmanager.
+// received collects the messages of Alertmanager.
 type received struct {
 	mu  sync.Mutex
 	all []message
@@ -387,7 +390,7 @@ func (r *received) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// newest returns the newest message about the alert of these labels, and whether there is one.
+// newest returns the newest message about the alert with these labels, and whether there is one.
 func (r *received) newest(labels map[string]string) (message, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -399,7 +402,7 @@ func (r *received) newest(labels map[string]string) (message, bool) {
 	return message{}, false
 }
 
-// about are the messages about a rule, for a failure's text.
+// about returns the messages about a rule, for the text of a failure.
 func (r *received) about(rule string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

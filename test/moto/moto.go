@@ -1,6 +1,6 @@
-// Package moto starts moto, an AWS API on loopback. Each server is a process with an account
-// of its own, which is forked from one that has loaded moto: the run's, where the run starts
-// servers for all packages, or this process's.
+// Package moto starts moto, an AWS API on loopback. Each server is a process with its own account,
+// forked from one that has loaded moto: a shared one of the test run if there is one, otherwise one
+// of this process.
 package moto
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// Kind names moto's servers among those of a run.
+// Kind is the name of moto servers among the shared servers of a test run.
 const Kind = "moto"
 
-// version is the release that the corrections in this tree are written for.
+// version is the release for which the corrections in this tree are written.
 const version = "5.2.1"
 
 //go:embed server.py
@@ -34,7 +34,7 @@ type Server struct {
 	stop     sync.Once
 }
 
-// origin is the process that forks the servers, and takes their log.
+// origin is the process that forks the servers, and receives their log.
 var origin struct {
 	sync.Mutex
 	ask func(request string) (answer string, err error)
@@ -44,9 +44,8 @@ var origin struct {
 	}
 }
 
-// interpreter returns a Python that can import moto of the right version: the
-// system's, or that of a virtual environment of the tests' own, which is made when
-// it is missing.
+// interpreter returns a Python that can import the right version of moto: the system's, or one in a
+// virtual environment for tests, which is created if necessary.
 func interpreter(ctx context.Context) (string, error) {
 	check := "import moto, flask; assert moto.__version__ == '" + version + "'"
 	if exec.CommandContext(ctx, "python3", "-c", check).Run() == nil {
@@ -68,8 +67,8 @@ func interpreter(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(venv), 0o755); err != nil {
 		return "", fmt.Errorf("make a place for moto: %w", err)
 	}
-	// Made in a temporary directory and moved into place, so that several test processes may do it at
-	// the same time.
+	// Create it in a temporary directory and move it into place, so that several test processes may
+	// do so at once.
 	fresh, err := os.MkdirTemp(filepath.Dir(venv), "moto-new-")
 	if err != nil {
 		return "", fmt.Errorf("make a place for moto: %w", err)
@@ -92,8 +91,8 @@ func interpreter(ctx context.Context) (string, error) {
 	return python, nil
 }
 
-// Start starts a server on a free loopback port. It ends with this process. The log is that
-// of all servers of this process; servers of the run have none.
+// Start starts a server on a free loopback port. It ends with this process. The log is shared by
+// all servers of this process; shared servers of the run have none.
 func Start(ctx context.Context, log io.Writer) (*Server, error) {
 	origin.Lock()
 	defer origin.Unlock()
@@ -116,8 +115,7 @@ func Start(ctx context.Context, log io.Writer) (*Server, error) {
 	return m, nil
 }
 
-// findOrigin takes the origin of the run, or starts one: for a run without servers, and for
-// whoever wants the log.
+// findOrigin returns the shared origin of the run, or starts one, also if the caller wants the log.
 func findOrigin(ctx context.Context, log io.Writer) error {
 	if log == nil {
 		run, err := shared.Dial(ctx, Kind)
@@ -134,14 +132,14 @@ func findOrigin(ctx context.Context, log io.Writer) error {
 	return startOrigin(ctx)
 }
 
-// startOrigin starts the process that servers are forked from.
+// startOrigin starts the process from which servers are forked.
 func startOrigin(ctx context.Context) error {
 	python, err := interpreter(ctx)
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(python, "-c", program)
-	// What the caller exports for an AWS account of its own is not for moto.
+	// Variables of the caller for another AWS account must not reach moto.
 	inherited := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "AWS_") })
 	cmd.Env = append(inherited, "MOTO_EC2_LOAD_DEFAULT_AMIS=false", "PYTHONUNBUFFERED=1",
 		"AWS_ACCESS_KEY_ID=testing", "AWS_SECRET_ACCESS_KEY=testing", "AWS_DEFAULT_REGION=us-east-1")
@@ -168,7 +166,7 @@ func startOrigin(ctx context.Context) error {
 	return nil
 }
 
-// logged writes to the log, where there is one.
+// logged writes to the log if there is one.
 type logged struct{}
 
 func (logged) Write(b []byte) (int, error) {
@@ -180,7 +178,7 @@ func (logged) Write(b []byte) (int, error) {
 	return origin.log.Write(b)
 }
 
-// URL is where the server answers.
+// URL returns the address of the server.
 func (m *Server) URL() string { return m.url }
 
 // Close ends the server and waits for its end.

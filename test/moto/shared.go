@@ -10,13 +10,14 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// client is the access of another test process to this one's servers.
+// client gives another test process access to the servers of this one.
 type client struct {
 	mu      sync.Mutex
 	servers map[string]*Server // by process id
 }
 
-// Share lets another test process start and end servers, as server.py describes.
+// Share returns a client that lets another test process start and end servers, as server.py
+// describes.
 func Share() shared.Client { return &client{servers: map[string]*Server{}} }
 
 func (c *client) Answer(ctx context.Context, request string) (string, error) {

@@ -1,8 +1,7 @@
-// Command mutate changes one thing at a time in packages of curfew and runs their tests:
-// a change that no test notices survives, and is printed with its place. The tree stays
-// as it is: the compiler reads the changed file through an overlay. An argument names a
-// package, and after commas further packages whose tests hold its rules: they run where
-// its own tests pass.
+// Command mutate changes packages of curfew in one place at a time and runs their tests: a mutation
+// that no test notices survives, and is printed with its place. The tree is unchanged: the compiler
+// reads the changed file through an overlay. An argument names a package and, after commas, further
+// packages whose tests also check it: they run if its own tests pass.
 package main
 
 import (
@@ -40,7 +39,7 @@ func main() {
 	}
 }
 
-// options choose the packages to change and their tests.
+// options select the packages to mutate and their tests.
 type options struct {
 	number int
 	seed   uint64
@@ -48,7 +47,7 @@ type options struct {
 	files  *regexp.Regexp
 }
 
-// run tests a sample of each package's mutants. It fails where more survive than may.
+// run tests a sample of each package's mutants. It fails if more survive than allowed.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
 	number := flags.Int("n", 20, "mutants that compile, of each package")
@@ -103,7 +102,8 @@ type pkg struct {
 	ImportPath, Dir                    string
 	GoFiles, TestImports, XTestImports []string
 
-	// testers are the packages whose tests say whether a mutant lives: it is the first.
+	// testers are the packages whose tests decide whether a mutant survives; the package itself is
+	// the first.
 	testers []pkg
 }
 
@@ -126,7 +126,8 @@ func list(ctx context.Context, patterns ...string) ([]pkg, error) {
 	}
 }
 
-// test runs a package's tests on a sample of its mutants, after they passed without one.
+// test runs a package's tests on a sample of its mutants, after checking that they pass without
+// one.
 func (p pkg) test(ctx context.Context, o options, out io.Writer) (tested, survived int, err error) {
 	var all []mutant
 	for _, name := range p.GoFiles {
@@ -191,7 +192,7 @@ const (
 	senseless // it does not compile
 )
 
-// tests runs the package's tests with a mutant in place, or without one.
+// tests runs the package's tests with a mutant, or without one if it is nil.
 func (p pkg) tests(ctx context.Context, m *mutant, limit time.Duration) (verdict, []byte, error) {
 	args := []string{"test", "-count=1", "-failfast", "-vet=off", "-timeout=" + limit.String()}
 	if m != nil {
@@ -210,11 +211,11 @@ func (p pkg) tests(ctx context.Context, m *mutant, limit time.Duration) (verdict
 	}
 	args = append(args, p.ImportPath)
 	if slices.Contains(slices.Concat(p.TestImports, p.XTestImports), "pgregory.net/rapid") {
-		args = append(args, "-rapid.nofailfile") // it writes failures into the tree
+		args = append(args, "-rapid.nofailfile") // failures must not be written into the tree
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = p.Dir
-	// The go command ends its tests when it is interrupted, not when it is killed.
+	// The go command ends its tests when it is interrupted, but not when it is killed.
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, 10*time.Second
 	log, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -231,7 +232,7 @@ func (p pkg) tests(ctx context.Context, m *mutant, limit time.Duration) (verdict
 	return killed, log, nil
 }
 
-// mutant is one change of a file: other bytes in the place of those of [from, to).
+// mutant is one change of a file: it replaces the bytes of [from, to).
 type mutant struct {
 	path     string
 	source   []byte
@@ -247,7 +248,7 @@ func (m mutant) apply() []byte {
 	return slices.Concat(m.source[:m.from], []byte(m.with), m.source[m.to:])
 }
 
-// short is a path from where the command runs, if it is below.
+// short returns a path relative to the working directory if it is below that.
 func short(path string) string {
 	if here, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
@@ -257,7 +258,7 @@ func short(path string) string {
 	return path
 }
 
-// swaps are the operators that are put in the place of others.
+// swaps maps operators to their replacements.
 var swaps = map[token.Token]token.Token{
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ,
 	token.GEQ: token.GTR,
@@ -266,7 +267,7 @@ var swaps = map[token.Token]token.Token{
 	token.ADD_ASSIGN: token.SUB_ASSIGN, token.SUB_ASSIGN: token.ADD_ASSIGN, token.INC: token.DEC, token.DEC: token.INC,
 }
 
-// mutants are the changes of a file that are worth a try.
+// mutants returns the useful mutations of a file.
 func mutants(path string, source []byte) ([]mutant, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
@@ -289,7 +290,7 @@ func mutants(path string, source []byte) ([]mutant, error) {
 	ast.PreorderStack(file, nil, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			// How much room is made changes nothing that a test can see.
+			// A capacity has no effect that a test can see.
 			if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "make" {
 				return false
 			}
@@ -336,7 +337,7 @@ func mutants(path string, source []byte) ([]mutant, error) {
 	return out, nil
 }
 
-// around is the type of the innermost function of a stack.
+// around returns the type of the innermost function of a stack.
 func around(stack []ast.Node) (f *ast.FuncType) {
 	for _, n := range stack {
 		switch n := n.(type) {
@@ -349,7 +350,7 @@ func around(stack []ast.Node) (f *ast.FuncType) {
 	return f
 }
 
-// failing reports whether a return gives an error, as the last of its results.
+// failing reports whether a return statement returns an error as its last result.
 func failing(f *ast.FuncType, n *ast.ReturnStmt) bool {
 	if f.Results == nil || len(f.Results.List) == 0 {
 		return false
@@ -359,5 +360,5 @@ func failing(f *ast.FuncType, n *ast.ReturnStmt) bool {
 	return ok && kind.Name == "error" && len(n.Results) == f.Results.NumFields() && !(isName && last.Name == "nil")
 }
 
-// line is a text in one line, for a message.
+// line returns a text in one line, for a message.
 func line(text string) string { return strings.Join(strings.Fields(text), " ") }

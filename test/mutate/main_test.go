@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMutants: what is changed of a small file, and how.
+// TestMutants checks the mutations of a small file.
 func TestMutants(t *testing.T) {
 	source := []byte(`package p
 
@@ -45,8 +45,8 @@ func f(a, b int) (c struct{ n int }, err error) {
 	}
 }
 
-// TestRun: in a module of its own, what a test checks is killed and what none checks
-// survives, a sample is the same for the same seed, and no file is changed.
+// TestRun checks in a separate module that tested mutants are killed and untested ones survive,
+// that a sample only depends on the seed, and that no file is changed.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{
@@ -110,7 +110,7 @@ func TestTwice(t *testing.T) {
 			t.Errorf("no %q in\n%s", line, &out[0])
 		}
 	}
-	var further strings.Builder // the tests of a package that uses it
+	var further strings.Builder // tests of a package that uses it
 	if err := run(t.Context(), []string{"-n", "10", ".,./user"}, &further); err != nil ||
 		!strings.Contains(further.String(), "0 of 4 mutants survived") {
 		t.Errorf("%v\n%s", err, &further)

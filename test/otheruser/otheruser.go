@@ -1,4 +1,4 @@
-// Package otheruser gives tests Unix users other than the one who runs them. Tests that need
+// Package otheruser provides Unix users other than the one that runs the tests. Tests that need
 // them have OtherUser in their name, so that a run without root may skip them (test/skips.txt).
 package otheruser
 
@@ -16,11 +16,11 @@ import (
 	"testing"
 )
 
-// User is a Unix user without rights.
+// User is an unprivileged Unix user.
 type User struct {
 	Name     string
 	UID, GID int
-	// Home is the user's folder, with access for the user alone.
+	// Home is the user's folder, which only the user can access.
 	Home string
 }
 
@@ -36,7 +36,7 @@ func Two(t testing.TB) (first, second User) {
 	return named(t, "curfew-test-1"), named(t, "curfew-test-2")
 }
 
-// named finds a user of this machine, or adds it.
+// named returns a user of this machine, creating it if necessary.
 func named(t testing.TB, name string) User {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -75,7 +75,7 @@ func Shared(t testing.TB) string {
 	return dir
 }
 
-// Dir returns a new folder of the user, with access for the user alone.
+// Dir returns a new folder that only the user can access.
 func (u User) Dir(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(Shared(t), u.Name)
@@ -111,8 +111,8 @@ func Program(t testing.TB, path string) string {
 	return copied
 }
 
-// Command returns a command that runs as the user, in the user's home and with no more of the
-// environment than a login would give, and what env adds.
+// Command returns a command that runs as the user in their home folder, with the environment of a
+// login and additional variables.
 func (u User) Command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = u.Home
@@ -123,7 +123,7 @@ func (u User) Command(ctx context.Context, env []string, name string, args ...st
 	return cmd
 }
 
-// Sh runs a line of shell as the user and returns what it printed and its exit code.
+// Sh runs a shell command as the user and returns its output and exit code.
 func (u User) Sh(t testing.TB, line string) (out string, code int) {
 	t.Helper()
 	cmd := u.Command(t.Context(), nil, "/bin/sh", "-c", line)

@@ -1,4 +1,4 @@
-// Package ports holds docs/internals/ports.md against the code.
+// Package ports checks docs/internals/ports.md against the code.
 package ports
 
 import (
@@ -24,7 +24,7 @@ import (
 const (
 	module = "github.com/curfew-dev/curfew/internal/"
 	page   = "../../docs/internals/ports.md"
-	// application stands for a package of the application.
+	// application represents any package of the application.
 	application = "application"
 )
 
@@ -33,7 +33,7 @@ type row struct{ port, implementation, suite string }
 
 var cell = regexp.MustCompile("^`([a-z0-9/]+\\.[A-Za-z0-9]+)`$")
 
-// read returns the rows of a page, and an error for each that cannot be read.
+// read returns the rows of a page, and an error for each unreadable one.
 func read(text string) (rows []row, errs []error) {
 	for _, line := range strings.Split(text, "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), "|")
@@ -57,17 +57,17 @@ func read(text string) (rows []row, errs []error) {
 	return rows, errs
 }
 
-// split parts "cloud/aws.Actions".
+// split splits "cloud/aws.Actions".
 func split(name string) (pkg, of string) {
 	i := strings.LastIndexByte(name, '.')
 	return name[:i], name[i+1:]
 }
 
-// code is the packages of this module. Each is checked from its source, so that its
-// unexported types are known; what it imports comes from the compiler.
+// code holds the packages of this module. Each is type-checked from its source, so that unexported
+// types are known; its imports come from the compiler.
 type code struct {
 	importer types.Importer
-	files    map[string][]string // of a package, that are built here
+	files    map[string][]string // of a package, for this platform
 	dirs     map[string]string
 	checked  map[string]*types.Package
 }
@@ -145,10 +145,10 @@ func (c *code) lookup(name string, source bool) (types.Type, error) {
 	return o.Type(), nil
 }
 
-// implements reports whether a type, or a pointer to it, satisfies an interface.
+// implements reports whether a type, or a pointer to it, implements an interface.
 func (c *code) implements(implementation, port string) error {
-	// The compiler leaves unexported types out. A type that both sides name has to come from
-	// one of the two places.
+	// Export data lacks unexported types, and a type used on both sides must come from a single
+	// source.
 	pkg, of := split(implementation)
 	portPkg, portOf := split(port)
 	source := !ast.IsExported(of)
@@ -170,7 +170,7 @@ func (c *code) implements(implementation, port string) error {
 	return nil
 }
 
-// applies reports whether a package of the application has a type that satisfies an interface.
+// applies reports whether a package of the application has a type that implements an interface.
 func (c *code) applies(port string) error {
 	for _, pkg := range slices.Sorted(maps.Keys(c.files)) {
 		if !strings.HasPrefix(pkg, "app/") {
@@ -194,8 +194,8 @@ func (c *code) applies(port string) error {
 	return fmt.Errorf("no package of the application implements %s", port)
 }
 
-// held reports whether a suite exists, and whether the package of an implementation runs it
-// where it is a shared one.
+// held reports whether a test suite exists, and whether the package of an implementation runs it if
+// it is a shared one.
 func (c *code) held(implementation, suite string) error {
 	pkg, of := split(suite)
 	if !c.mentions(pkg, "func "+of+"(", strings.HasPrefix(of, "Test") && !strings.HasSuffix(pkg, "test")) {
@@ -209,7 +209,7 @@ func (c *code) held(implementation, suite string) error {
 	return nil
 }
 
-// mentions reports whether a file of a package, or a test of it, holds a text.
+// mentions reports whether a file or test of a package contains a text.
 func (c *code) mentions(pkg, text string, inTests bool) bool {
 	pattern := "*.go"
 	if inTests {
@@ -222,7 +222,7 @@ func (c *code) mentions(pkg, text string, inTests bool) bool {
 	})
 }
 
-// checkRow returns what is wrong with a row.
+// checkRow returns the problem of a row.
 func (c *code) checkRow(r row) error {
 	if r.implementation == application {
 		if err := c.applies(r.port); err != nil {
@@ -262,7 +262,7 @@ func TestTableIsTrue(t *testing.T) {
 	}
 }
 
-// noPorts have packages whose interfaces are not about what the domain needs of others.
+// noPorts matches packages whose interfaces do not describe needs of the domain.
 var noPorts = regexp.MustCompile(`^(app/|ops|cli|api|report)|test$`)
 
 // exported returns the exported interfaces that others can implement.
@@ -284,7 +284,7 @@ func (c *code) exported(t *testing.T) (ports []string) {
 			if !ok || face.NumMethods() == 0 || !face.IsMethodSet() {
 				continue
 			}
-			closed := false // by a method that no other package can have
+			closed := false // it has a method that no other package can implement
 			for i := range face.NumMethods() {
 				closed = closed || !face.Method(i).Exported()
 			}

@@ -1,6 +1,6 @@
-// Package postgres starts a real PostgreSQL server for the tests: the one of the run, where
-// the run starts servers for all packages, or one for each test process, in a temporary
-// directory, on a Unix socket, gone with whoever started it.
+// Package postgres starts a real PostgreSQL server for tests: a shared one of the test run if there
+// is one, otherwise one for each test process, in a temporary directory, on a Unix socket, that
+// ends with its starter.
 package postgres
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// Kind names the server among those of a run.
+// Kind is the name of the server among the shared servers of a test run.
 const Kind = "postgres"
 
-// GuardedUser is a role that has to give [GuardedPassword]; every other needs none.
+// GuardedUser is a role that requires [GuardedPassword]; all others need none.
 const (
 	GuardedUser     = "guarded"
 	GuardedPassword = "correct-horse"
@@ -40,15 +40,15 @@ const (
 type server struct {
 	dir  string
 	cmd  *exec.Cmd
-	log  bytes.Buffer // what the server says; read when it has ended
+	log  bytes.Buffer // output of the server; read after its end
 	done chan error
 	db   *sql.DB
 }
 
 var (
-	running atomic.Bool // Run is under way
+	running atomic.Bool // Run is active
 	start   sync.Once
-	// databases makes and drops the databases of this process.
+	// databases creates and drops the databases of this process.
 	databases interface {
 		Answer(ctx context.Context, request string) (string, error)
 	}
@@ -59,8 +59,8 @@ var (
 	names     atomic.Int64
 )
 
-// Run runs the tests of a package and stops the server that they started. TestMain
-// exits with what it returns.
+// Run runs the tests of a package and stops the server that they started. TestMain exits with the
+// result.
 func Run(m *testing.M) int {
 	running.Store(true)
 	code := m.Run()
@@ -71,7 +71,7 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Stop stops the server of this process, where there is one.
+// Stop stops the server of this process, if there is one.
 func Stop() error {
 	launching.Lock()
 	defer launching.Unlock()
@@ -83,9 +83,8 @@ func Stop() error {
 	return s.stop()
 }
 
-// Start returns the URL of a fresh database, which is dropped when the test ends. The
-// first call starts the server. A test without a server fails, and says what to
-// install.
+// Start returns the URL of a new database, which is dropped when the test ends. The first call
+// starts the server. If PostgreSQL is missing, the test fails with installation advice.
 func Start(tb testing.TB) string {
 	tb.Helper()
 	if !running.Load() {
@@ -113,14 +112,13 @@ func Start(tb testing.TB) string {
 	return at
 }
 
-// Server is a server of a test's own, which can be stopped and started again on its data.
+// Server is a test's own server, which can be stopped and restarted with its data.
 type Server struct {
 	s    *server
 	args []string
 }
 
-// Own starts a server of the test's own, which ends with the test, with a database of the
-// returned URL.
+// Own starts a server for one test, which ends with the test, and returns the URL of a database.
 func Own(tb testing.TB) (*Server, string) {
 	tb.Helper()
 	o, at, err := Launch(tb.Context())
@@ -135,8 +133,8 @@ func Own(tb testing.TB) (*Server, string) {
 	return o, at
 }
 
-// Launch starts a server with a database of the returned URL, until Remove. Settings such as
-// "autovacuum=on" count over those of the tests.
+// Launch starts a server and returns the URL of a database, until Remove. Settings such as
+// "autovacuum=on" override those for tests.
 func Launch(ctx context.Context, settings ...string) (*Server, string, error) {
 	s, err := launch(settings...)
 	if err != nil {
@@ -148,10 +146,10 @@ func Launch(ctx context.Context, settings ...string) (*Server, string, error) {
 	return &Server{s, s.cmd.Args}, s.url("own"), nil
 }
 
-// Remove ends the server and removes what it wrote.
+// Remove ends the server and removes its files.
 func (o *Server) Remove() error { return o.s.stop() }
 
-// Stop ends the server at once, as a crash does.
+// Stop ends the server immediately, like a crash.
 func (o *Server) Stop() error {
 	err := errors.Join(o.s.db.Close(), end(o.s.cmd))
 	<-o.s.done
@@ -159,7 +157,7 @@ func (o *Server) Stop() error {
 	return err
 }
 
-// Start starts the server again on its data.
+// Start restarts the server with its data.
 func (o *Server) Start() error {
 	owner, err := account()
 	if err != nil {
@@ -190,8 +188,8 @@ func (s *server) url(database string) string {
 	return u.String()
 }
 
-// binary returns the path of one of the server's programs: on the PATH, or the newest
-// where Debian puts them.
+// binary returns the path of one of the server's programs: on the PATH, or the newest in Debian's
+// directories.
 func binary(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -207,12 +205,12 @@ func binary(name string) (string, error) {
 
 // release returns the major release in Debian's path of a binary.
 func release(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 where it is no number
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0 if it is not a number
 	return n
 }
 
-// settings trade what a crash of the whole machine would cost for speed; a crash of
-// the server or of its clients loses nothing with them.
+// settings trade durability in a crash of the whole machine for speed; a crash of the server or its
+// clients loses nothing.
 var settings = []string{
 	"fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=400",
 	"shared_buffers=64MB", "max_wal_size=256MB", "autovacuum=off", "log_min_messages=fatal",
@@ -221,7 +219,7 @@ var settings = []string{
 // access is pg_hba.conf.
 const access = "local all " + GuardedUser + " scram-sha-256\nlocal all all trust\n"
 
-// launch makes a cluster and starts its server.
+// launch creates a cluster and starts its server.
 func launch(more ...string) (_ *server, err error) {
 	initdb, err := binary("initdb")
 	if err != nil {
@@ -231,7 +229,7 @@ func launch(more ...string) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The path of a socket may have hardly more than a hundred bytes.
+	// The path of a socket is limited to about 100 bytes.
 	s := &server{done: make(chan error, 1)}
 	if s.dir, err = os.MkdirTemp("/tmp", "curfew-pg-"); err != nil {
 		return nil, fmt.Errorf("make a place for PostgreSQL: %w", err)
@@ -273,12 +271,12 @@ func launch(more ...string) (_ *server, err error) {
 	return s, nil
 }
 
-// begin starts the server and waits until it answers.
+// begin starts the server and waits until it responds.
 func (s *server) begin() error {
 	started := make(chan error, 1)
 	go func() {
-		// The kernel ends the child when the thread that started it ends, so that
-		// thread is kept until the child has ended by itself.
+		// The kernel ends the child with the thread that started it, so keep that thread until the
+		// child has ended by itself.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := s.cmd.Start()
@@ -300,7 +298,7 @@ func (s *server) begin() error {
 	for {
 		_, err = s.db.ExecContext(ctx, "CREATE ROLE "+GuardedUser+" LOGIN PASSWORD '"+GuardedPassword+"'")
 		var exists *pgconn.PgError
-		if err == nil || errors.As(err, &exists) && exists.Code == "42710" { // it is there since the first start
+		if err == nil || errors.As(err, &exists) && exists.Code == "42710" { // it exists since the first start
 			return nil
 		}
 		select {
@@ -314,7 +312,7 @@ func (s *server) begin() error {
 	}
 }
 
-// stop ends the server and removes what it wrote.
+// stop ends the server and removes its files.
 func (s *server) stop() error {
 	var err error
 	if s.db != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// childVariable makes the test binary start a server and say where it is.
+// childVariable makes the test binary start a server and print its address.
 const childVariable = "CURFEW_POSTGRES_CHILD"
 
 func TestMain(m *testing.M) { os.Exit(postgres.Run(m)) }
@@ -49,7 +49,7 @@ func TestServerDiesWithTheTest(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithTheTest$")
-	cmd.Env = append(os.Environ(), childVariable+"=1", shared.Variable+"=") // a server of its own
+	cmd.Env = append(os.Environ(), childVariable+"=1", shared.Variable+"=") // without shared servers
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

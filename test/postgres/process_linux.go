@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// owner is whom the server runs as; nil is whoever runs the tests.
+// owner is the user of the server; nil is the user of the tests.
 type owner struct{ uid, gid uint32 }
 
 // account returns a user that is not root, because PostgreSQL refuses root.
@@ -33,7 +33,7 @@ func account() (*owner, error) {
 	return nil, errors.New("PostgreSQL does not start as root, and this host has no unprivileged account for it")
 }
 
-// own gives a directory to the server's user.
+// own changes the owner of a directory to the server's user.
 func (o *owner) own(dir string) error {
 	if o == nil {
 		return nil
@@ -41,8 +41,8 @@ func (o *owner) own(dir string) error {
 	return os.Chown(dir, int(o.uid), int(o.gid))
 }
 
-// run makes a command run as the server's user, in a group of its own, and asks the
-// kernel to end it with the thread that starts it.
+// run makes a command run as the server's user, in its own process group, and asks the kernel to
+// end it with the thread that starts it.
 func (o *owner) run(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if o != nil {
@@ -50,7 +50,7 @@ func (o *owner) run(cmd *exec.Cmd) {
 	}
 }
 
-// end ends the server at once: SIGQUIT is its immediate shutdown.
+// end ends the server immediately: SIGQUIT is its immediate shutdown.
 func end(cmd *exec.Cmd) error {
 	if err := cmd.Process.Signal(syscall.SIGQUIT); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

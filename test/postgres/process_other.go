@@ -8,10 +8,10 @@ import (
 	"os/exec"
 )
 
-// owner is whom the server runs as: whoever runs the tests.
+// owner is the user of the server: the user of the tests.
 type owner struct{}
 
-// account returns whoever runs the tests; as root PostgreSQL's own message says no.
+// account returns the user of the tests; PostgreSQL itself refuses root.
 func account() (*owner, error) { return nil, nil }
 
 func (*owner) own(string) error { return nil }

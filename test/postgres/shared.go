@@ -11,14 +11,14 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// client is the databases that one test process has on this process's server.
+// client holds the databases of another test process on this process's server.
 type client struct {
 	mu        sync.Mutex
-	databases map[string]string // their names by URL
+	databases map[string]string // names by URL
 }
 
-// Share lets a test process have databases: "create" answers the URL of a fresh one, and
-// "drop URL" drops it. The first request starts the server, until Stop.
+// Share returns a client for another test process: "create" returns the URL of a new database, and
+// "drop URL" drops it. The first request starts the server, which runs until Stop.
 func Share() shared.Client { return &client{databases: map[string]string{}} }
 
 func (c *client) Answer(ctx context.Context, request string) (string, error) {
@@ -48,7 +48,7 @@ func (c *client) Answer(ctx context.Context, request string) (string, error) {
 	return "", err
 }
 
-// Close drops what a process left that was killed.
+// Close drops the databases that a killed process left.
 func (c *client) Close() error {
 	var all error
 	for at := range c.databases {
@@ -58,7 +58,7 @@ func (c *client) Close() error {
 	return all
 }
 
-// serverOfProcess returns the server of this process, which the first call starts.
+// serverOfProcess returns the server of this process and starts it on the first call.
 func serverOfProcess() (*server, error) {
 	launching.Lock()
 	defer launching.Unlock()

@@ -1,5 +1,5 @@
-// Package prometheus starts real servers that speak Prometheus's HTTP API, with a given
-// history: Debian's Prometheus and VictoriaMetrics. Alertmanager takes their alerts.
+// Package prometheus starts real servers with Prometheus's HTTP API and a given history: Debian's
+// Prometheus and VictoriaMetrics. It also starts Alertmanager.
 package prometheus
 
 import (
@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// Series is a series with its samples, in order of time.
+// Series is a series with its samples in time order.
 type Series struct {
-	// Name and Labels are as an exporter writes them: `DCGM_FI_DEV_GPU_UTIL`,
+	// Name and Labels are in the form of an exporter: `DCGM_FI_DEV_GPU_UTIL`,
 	// `gpu="0",UUID="GPU-1"`.
 	Name, Labels string
 	Points       []Point
@@ -33,7 +33,7 @@ type Point struct {
 
 func (s Series) id() string { return s.Name + "{" + s.Labels + "}" }
 
-// Need skips the test, or on CI fails it, where programs are not installed.
+// Need skips the test, or fails it on CI, if programs are not installed.
 func Need(t testing.TB, packages string, programs ...string) {
 	t.Helper()
 	for _, p := range programs {
@@ -47,8 +47,8 @@ func Need(t testing.TB, packages string, programs ...string) {
 	}
 }
 
-// Start runs Prometheus with a history, which promtool writes, and with a configuration;
-// empty: one that scrapes nothing. It returns the server's address.
+// Start runs Prometheus with a history, which promtool writes, and a configuration; an empty one
+// scrapes nothing. It returns the server's address.
 func Start(t testing.TB, history []Series, config string, flags ...string) string {
 	t.Helper()
 	Need(t, "prometheus", "prometheus", "promtool")
@@ -76,7 +76,7 @@ func Start(t testing.TB, history []Series, config string, flags ...string) strin
 	})
 }
 
-// Alertmanager runs Alertmanager with a configuration, by itself, and returns its address.
+// Alertmanager runs Alertmanager with a configuration and returns its address.
 func Alertmanager(t testing.TB, config string) string {
 	t.Helper()
 	const program = "prometheus-alertmanager"
@@ -130,7 +130,7 @@ func post(t testing.TB, url string, body io.Reader) {
 	}
 }
 
-// openMetrics writes a history as OpenMetrics: the series of a metric together.
+// openMetrics formats a history as OpenMetrics, with the series of a metric together.
 func openMetrics(history []Series) []byte {
 	var b bytes.Buffer
 	sorted := slices.Clone(history)

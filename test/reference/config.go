@@ -14,28 +14,28 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// comments returns what the comment of a field of a struct says.
+// comments returns the comment of a struct field.
 type comments func(t reflect.Type, field string) string
 
-// configShape returns what curfew.yaml may hold, with the defaults of its keys.
+// configShape returns the shape of curfew.yaml, with the defaults of its keys.
 func configShape(says comments) *document.Shape {
 	c := config.Default()
 	return shaped("", reflect.ValueOf(&c).Elem(), says)
 }
 
-// configDuration is the form of what [config.ParseDuration] reads.
+// configDuration matches the durations of [config.ParseDuration].
 const configDuration = `^([0-9.]+w)?([0-9.]+d)?([0-9.]+(h|m|s|ms|us|µs|ns))*$`
 
 // item is the path of an item of a list or mapping.
 const item = "[]"
 
-// shaped returns the shape of a value that [document.File.Decode] reads. A value that
-// reads itself says its shape itself.
+// shaped returns the shape of a value that [document.File.Decode] reads. A type with its own
+// decoder defines its shape.
 func shaped(path string, v reflect.Value, says comments) *document.Shape {
 	if own, ok := v.Addr().Interface().(interface{ UnmarshalYAML(ast.Node) error }); ok {
 		return document.Describe(own.UnmarshalYAML)
 	}
-	// Zero is right only where it is the default. Items of lists and mappings have none.
+	// Zero is only valid as a default. Items of lists and mappings have no default.
 	over := path != "" && path != item && (strings.HasPrefix(path, item) || !v.IsZero())
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -80,9 +80,9 @@ func shaped(path string, v reflect.Value, says comments) *document.Shape {
 	return &document.Shape{Type: document.String, Default: v.String()}
 }
 
-// tagged adds what the tags of a field say: enum lists its values; form is dollars for a
-// text that holds an amount, and required for a key that has to be given; keys says which
-// keys a mapping may have; pattern is the form of the texts of a list.
+// tagged adds the tags of a field: enum lists its values; form is dollars for a text with an
+// amount, and required for a required key; keys restricts the keys of a mapping; pattern is the
+// form of the texts in a list.
 func tagged(s *document.Shape, tag reflect.StructTag) {
 	if values := tag.Get("enum"); values != "" {
 		at := s
@@ -108,7 +108,7 @@ func tagged(s *document.Shape, tag reflect.StructTag) {
 	}
 }
 
-// numberText is a default, "" where there is none.
+// numberText returns a default, or "" if there is none.
 func numberText(v float64) string {
 	if v == 0 {
 		return ""
@@ -116,7 +116,7 @@ func numberText(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
 }
 
-// durationText is a default in whole days, hours or minutes, "" where there is none.
+// durationText returns a default in whole days, hours or minutes, or "" if there is none.
 func durationText(d time.Duration) string {
 	for _, u := range []struct {
 		name string

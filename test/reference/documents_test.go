@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/cli"
 )
 
-// workplace is a directory with the examples, in which commands run at a time of their own.
+// workplace is a directory with the examples, in which commands run with their own clock.
 type workplace struct {
 	t   *testing.T
 	dir string
@@ -35,7 +35,7 @@ func newWorkplace(t *testing.T) *workplace {
 	return w
 }
 
-// run gives a command line and returns its output.
+// run runs a command line and returns its output.
 func (w *workplace) run(line string) string {
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -57,7 +57,7 @@ func (w *workplace) run(line string) string {
 	return out.String()
 }
 
-// TestDocumentsValidate validates what every command prints as JSON that needs no account.
+// TestDocumentsValidate validates the JSON output of every command that needs no account.
 func TestDocumentsValidate(t *testing.T) {
 	files := map[string]string{}
 	for _, o := range outputs {
@@ -139,7 +139,7 @@ func TestDocumentsValidate(t *testing.T) {
 	}
 }
 
-// findings are the ids of some findings of the last scan of a workplace.
+// findings returns the ids of some findings of the last scan.
 func findings(t *testing.T, w *workplace) (ids []string) {
 	t.Helper()
 	var doc struct {

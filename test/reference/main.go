@@ -25,17 +25,17 @@ func main() {
 	}
 }
 
-// written are the directories whose files are all generated.
+// written lists the directories whose files are all generated.
 var written = []string{"schemas", "docs/reference"}
 
-// write writes all files, and removes those that are made no more.
+// write writes all files, and removes those that are no longer generated.
 func write(root string) error {
 	files, err := generate(root)
 	if err != nil {
 		return err
 	}
 	for _, dir := range written {
-		for _, kind := range []string{"*.md", "*.v1.json"} { // others are not written here
+		for _, kind := range []string{"*.md", "*.v1.json"} { // other files are not generated
 			old, err := filepath.Glob(filepath.Join(root, dir, kind))
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func generate(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// inputs are the schemas of the files that people write.
+// inputs returns the schemas of the files that people write.
 func inputs(code *source) []*jsonschema.Schema {
 	return []*jsonschema.Schema{
 		input("config.v1.json", "curfew.yaml", configShape(code.comment)),
@@ -103,7 +103,7 @@ func inputs(code *source) []*jsonschema.Schema {
 	}
 }
 
-// encode writes a schema as it is committed.
+// encode formats a schema as it is committed.
 func encode(s *jsonschema.Schema) ([]byte, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {

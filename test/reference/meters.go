@@ -13,11 +13,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/price/aws"
 )
 
-// meterRegion is the region of whose prices the page tells.
+// meterRegion is the region for the prices on the page.
 const meterRegion = "us-east-1"
 
-// sampleResources are resources of AWS of every kind, in all shapes that have meters of their
-// own. The page is made from what they are charged for.
+// sampleResources returns AWS resources of every kind, in all shapes with different meters. The
+// page lists what they are charged for.
 func sampleResources() []*inventory.Resource {
 	var all []*inventory.Resource
 	add := func(kind inventory.Kind, machine string, state inventory.State, d inventory.Detail) {
@@ -157,25 +157,25 @@ func sampleResources() []*inventory.Resource {
 	return all
 }
 
-// meterRow is one meter of a kind with what it is priced by: items and services of the book.
+// meterRow is one meter of a kind with its prices: items and services of the book.
 type meterRow struct {
 	kind       inventory.Kind
 	name, unit string
-	// by are items, or services of machines. Of these, missing have no price in the shipped book
+	// by lists items, or services of machines. Of these, missing have no price in the shipped book
 	// for the machine of the page, and unlisted are in no price list that is read.
 	by, missing, unlisted []string
-	// own is true if the meter brings its price.
+	// own is true if the meter has its own price.
 	own      bool
 	unpriced []string
 }
 
-// meterName is a meter's name without that of a part of the resource.
+// meterName returns a meter's name without that of a part of the resource.
 func meterName(name string) string {
 	name, _, _ = strings.Cut(name, ":")
 	return name
 }
 
-// pricedBy names the entry of the book that prices a meter.
+// pricedBy returns the entry of the book that prices a meter.
 func pricedBy(m *inventory.Meter) string {
 	switch {
 	case m.Service == "":
@@ -190,7 +190,7 @@ func pricedBy(m *inventory.Meter) string {
 	return "machines of " + m.Service
 }
 
-// meterRows are the meters of resources, by kind and name.
+// meterRows returns the meters of resources, by kind and name.
 func meterRows(resources []*inventory.Resource, book *price.Book) []*meterRow {
 	aws.Attach(resources)
 	var rows []*meterRow
@@ -233,14 +233,14 @@ func meterRows(resources []*inventory.Resource, book *price.Book) []*meterRow {
 	return rows
 }
 
-// meters writes which meters each kind has, and what is not priced.
+// meters writes the meters of each kind, and those without a price.
 func (p *book) meters() error {
 	prices, err := price.Embedded()
 	if err != nil {
 		return err
 	}
 	rows := meterRows(sampleResources(), prices)
-	// but says that all of a meter's items are there, or which are not.
+	// but describes whether all of a meter's items are present.
 	but := func(x *meterRow, not []string) string {
 		switch {
 		case x.own:

@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/price/aws"
 )
 
-// drawn draws a resource of a kind, which runs half of the time, with details that nothing on the
-// page is made from.
+// drawn draws a resource of a kind, which runs half of the time, with details that do not affect
+// the page.
 func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	pick := func(name string, from ...string) string { return rapid.SampledFrom(from).Draw(t, name) }
 	count := func(name string) int64 {
@@ -135,7 +135,7 @@ func drawn(t *rapid.T, kind inventory.Kind) *inventory.Resource {
 	return r
 }
 
-// reasonOf is a reason up to what differs by resource.
+// reasonOf returns a reason without the parts that depend on the resource.
 func reasonOf(why string) string {
 	if at := strings.IndexAny(why, `"0123456789`); at >= 0 {
 		why = why[:at]
@@ -144,8 +144,8 @@ func reasonOf(why string) string {
 	return why
 }
 
-// TestMetersAreOnThePage: whatever a resource is, each of its meters has a row on the page, priced
-// or with the reason why it is not; and every kind is there.
+// TestMetersAreOnThePage checks that each meter of a random resource has a row on the page, priced
+// or with the reason why it is not, and that every kind is listed.
 func TestMetersAreOnThePage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/reference/meters.md"))
 	if err != nil {
@@ -173,7 +173,7 @@ func TestMetersAreOnThePage(t *testing.T) {
 		aws.Attach([]*inventory.Resource{r})
 		for i := range r.Meters {
 			m := &r.Meters[i]
-			family := pricedBy(m) // of an item, its service: other items of it may have a row
+			family := pricedBy(m) // of an item, its service, since other items may have a row
 			if m.Service == price.Rates {
 				family, _, _ = strings.Cut(m.SKU, ":")
 			} else if m.Service != "" && m.Service != price.Compute {

@@ -35,13 +35,12 @@ import (
 
 // output is a document that curfew prints or sends.
 type output struct {
-	// schema is its version, by the command that prints it, and forms are the types that it can
-	// have.
+	// schema is its version, by the command that prints it, and forms are its possible types.
 	schema, by string
 	forms      []any
 }
 
-// outputs are all documents. TestEveryVersionHasASchema holds them against the code.
+// outputs lists all documents. TestEveryVersionHasASchema compares the list with the code.
 var outputs = []output{
 	{view.ScanSchema, "curfew scan -o json", []any{view.Scan{}}},
 	{view.InventorySchema, "curfew scan, in the data directory", []any{view.Inventory{}}},
@@ -154,8 +153,8 @@ var outputs = []output{
 	{webhook.Schema, "a webhook", []any{webhook.Document{}}},
 }
 
-// file is the name of the schema of a document. Policy tests are a file of people, and a
-// document of the same version.
+// file returns the file name of a document's schema. Policy tests are both a file written by people
+// and a document of the same version.
 func (o output) file() string {
 	name := strings.TrimSuffix(strings.TrimPrefix(o.schema, "curfew."), "/v1")
 	if o.schema == view.PolicyTestSchema {
@@ -190,7 +189,7 @@ func (o output) reflected(code *source) *jsonschema.Schema {
 	return out
 }
 
-// reflect returns the schema of a value as encoding/json writes it.
+// reflect returns the schema of a value in the form of encoding/json.
 func (code *source) reflect(v any, version string) *jsonschema.Schema {
 	types := map[string]reflect.Type{}
 	r := &jsonschema.Reflector{
@@ -212,7 +211,8 @@ func (code *source) reflect(v any, version string) *jsonschema.Schema {
 	}
 	maps.DeleteFunc(s.Definitions, func(name string, _ *jsonschema.Schema) bool {
 		text, err := json.Marshal(s)
-		return err == nil && !bytes.Contains(text, []byte(`"#/$defs/`+name+`"`)) // of a field that another one hides
+		// it belongs to a field hidden by another one
+		return err == nil && !bytes.Contains(text, []byte(`"#/$defs/`+name+`"`))
 	})
 	if at, ok := s.Properties.Get("schema"); ok {
 		at.Const, at.Description = version, "version of the document"
@@ -220,7 +220,7 @@ func (code *source) reflect(v any, version string) *jsonschema.Schema {
 	return s
 }
 
-// about is the comment of a type or of a field, which may be one of an embedded type.
+// about returns the comment of a type or of a field, possibly of an embedded type.
 func (code *source) about(t reflect.Type, field string) string {
 	if field == "" {
 		return code.comments[typeAt(t)]
@@ -230,7 +230,7 @@ func (code *source) about(t reflect.Type, field string) string {
 
 func typeAt(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
-// mapped are the types that write themselves.
+// mapped returns the schemas of types with their own encoding.
 func (code *source) mapped(t reflect.Type) *jsonschema.Schema {
 	null := &jsonschema.Schema{Type: "null"}
 	switch t {
@@ -252,11 +252,11 @@ func (code *source) mapped(t reflect.Type) *jsonschema.Schema {
 	return nil
 }
 
-// dollars is the form of an amount in a document.
+// dollars matches an amount in a document.
 const dollars = `^-?[0-9]+\.[0-9]{2}([0-9]*[1-9])?$`
 
-// nullable lets the fields of a struct be null that encoding/json writes as null: pointers,
-// and lists whose comments say when they are.
+// nullable allows null for the fields of a struct that encoding/json writes as null: pointers, and
+// lists whose comments mention it.
 func nullable(s *jsonschema.Schema, t reflect.Type) {
 	if t == nil || t.Kind() != reflect.Struct || s.Properties == nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// generated begins every page.
+// generated is the first line of every page.
 const generated = "<!-- Generated from the code by `make reference`; edit the code. -->\n\n"
 
 // page is one page of the reference.
@@ -51,7 +51,7 @@ var pages = []page{
 	{"documents.md", "Documents", "every document that commands print as JSON, with its schema", (*book).documents},
 }
 
-// book is a page that is being written.
+// book is a page under construction.
 type book struct {
 	code *source
 	b    strings.Builder
@@ -76,7 +76,7 @@ func (p *book) table(head []string, rows [][]string) {
 // mark matches text between angle brackets, which Markdown takes for HTML.
 var mark = regexp.MustCompile(`<([^>]*)>`)
 
-// code puts a text in the face of code, "" where there is none.
+// code formats a text as code; empty texts stay empty.
 func code(s string) string {
 	if s == "" {
 		return ""
@@ -186,7 +186,7 @@ func bounds(s *jsonschema.Schema) string {
 	return ""
 }
 
-// keyRows are the rows of a table of the keys of a schema.
+// keyRows returns the table rows for the keys of a schema.
 func keyRows(s *jsonschema.Schema) (rows [][]string) {
 	seen := map[string]bool{}
 	keys(s, "", func(path string, key *jsonschema.Schema) {
@@ -208,7 +208,7 @@ func defaultText(key *jsonschema.Schema) string {
 	return code(fmt.Sprint(key.Default))
 }
 
-// sentence is a description in a table.
+// sentence formats a description for a table.
 func sentence(s string) string { return mark.ReplaceAllString(s, "`<$1>`") }
 
 // fileKeys writes the keys of a file.
@@ -230,7 +230,7 @@ func (p *book) fileKeys(file, title string, shape *document.Shape, example strin
 	p.table([]string{"key", "type", "default", "meaning"}, rows)
 }
 
-// requiredKeys collects the paths of keys that have to be given.
+// requiredKeys collects the paths of required keys.
 func requiredKeys(s *jsonschema.Schema, path string, out map[string]bool) {
 	for _, name := range s.Required {
 		out[strings.TrimPrefix(path+"."+name, ".")] = true
@@ -274,7 +274,7 @@ func (p *book) configuration() error {
 	return nil
 }
 
-// listDefaults collects the defaults of lists, which a schema does not hold.
+// listDefaults collects the defaults of lists, which schemas do not contain.
 func listDefaults(path string, s *document.Shape, out map[string]string) {
 	if s.Type == document.Array && s.Default != "" {
 		out[path] = codes(strings.Split(s.Default, ", "))
@@ -325,7 +325,7 @@ func (p *book) policies() error {
 	return nil
 }
 
-// figures are the figures about GPUs of conditions.
+// figures writes the figures about GPUs for conditions.
 func (p *book) figures() {
 	p.heading(2, "Figures about GPUs")
 	p.text(
@@ -353,7 +353,7 @@ func (p *book) figures() {
 	p.table([]string{"figure", "meaning", "unit", "statistics", "worst GPU", "example"}, rows)
 }
 
-// threshold is a key of the configuration in a text about a rule.
+// threshold matches a configuration key in a text about a rule.
 var threshold = regexp.MustCompile(`\b((thresholds|duty|spot)\.[a-z_]+|required_tags)\b`)
 
 func (p *book) findings() error {

@@ -27,7 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// all returns a command and those below it, without help and completion.
+// all returns a command and its subcommands, without help and completion.
 func all(c *cobra.Command) (out []*cobra.Command) {
 	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 		return nil
@@ -113,7 +113,7 @@ func (p *book) exitCodes() error {
 	return nil
 }
 
-// planner is a planner with the files that it reads.
+// planner is a planner with its input files.
 type planner struct {
 	command, schema string
 	files           []planFile
@@ -240,7 +240,7 @@ func (p *book) fields(s *jsonschema.Schema, defs jsonschema.Definitions) {
 	p.table([]string{"field", "type", "meaning"}, rows)
 }
 
-// refOf is the definition that a field, its items or its values refer to.
+// refOf returns the definition that a field, its items or its values refer to.
 func refOf(s *jsonschema.Schema) string {
 	for _, form := range s.AnyOf {
 		if ref := refOf(form); ref != "" {

@@ -34,7 +34,7 @@ import (
 
 const root = "../.."
 
-// TestReferenceIsCurrent holds the committed files against what the code says.
+// TestReferenceIsCurrent compares the committed files with the generated ones.
 func TestReferenceIsCurrent(t *testing.T) {
 	want, err := generate(root)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// cache are the schemas that were compiled.
+// cache holds the compiled schemas.
 var cache = map[string]*validator.Schema{}
 
 // compiled returns the committed schema of a name.
@@ -117,7 +117,7 @@ var readers = map[string]func(src []byte) error{
 
 var version = regexp.MustCompile(`(?m)^apiVersion: curfew\.([a-z]+)/(v1)$`)
 
-// schemaOf is the name of the schema of a file, "" where it has none.
+// schemaOf returns the name of the schema of a file, or "".
 func schemaOf(name, src string) string {
 	if m := version.FindStringSubmatch(src); m != nil {
 		return m[1] + "." + m[2] + ".json"
@@ -128,7 +128,7 @@ func schemaOf(name, src string) string {
 	return ""
 }
 
-// examples are the files of examples by their paths.
+// examples returns the files of examples by their paths.
 func examples(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -160,7 +160,7 @@ func TestExamplesValidate(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsDescribed asks every schema of a file for what its keys mean.
+// TestEveryKeyIsDescribed checks that every key in a schema of a file has a description.
 func TestEveryKeyIsDescribed(t *testing.T) {
 	code, err := readSource(root)
 	if err != nil {
@@ -206,19 +206,19 @@ func TestManualValidates(t *testing.T) {
 // mutant is a file with one change.
 type mutant struct {
 	what, src string
-	// structural is true if the change breaks the form of the file, which a schema has to
-	// notice wherever the reader does.
+	// structural is true if the change breaks the structure of the file, which a schema must notice
+	// whenever the reader does.
 	structural bool
 }
 
-// mutants returns a file with one change at each of its values.
+// mutants returns variants of a file with a change at each of its values.
 func mutants(t *testing.T, src string) []mutant {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(src))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 8e9 is a number in a file, and the library makes it a text.
+	// 8e9 is a number in a file, but the library makes it a text.
 	text = regexp.MustCompile(`"([0-9.]+e[0-9]+)"`).ReplaceAll(text, []byte("$1"))
 	var doc any
 	if err := json.Unmarshal(text, &doc); err != nil {
@@ -276,12 +276,12 @@ func mutants(t *testing.T, src string) []mutant {
 	return out
 }
 
-// lenient are changes that only the schema refuses, on purpose: where curfew.yaml wants a
-// text or a list, the library that decodes it takes a number or a single value as well.
+// lenient matches changes that only the schema refuses, intentionally: for texts and lists in
+// curfew.yaml, the library also accepts numbers and single values.
 var lenient = regexp.MustCompile(`^config\.v1\.json: \S+ as (4|true|-1|0\.5|a mapping)$`)
 
-// TestSchemasAgreeWithReaders changes every value of every example: what a schema
-// refuses its reader refuses, and a schema refuses what breaks the form of a file.
+// TestSchemasAgreeWithReaders changes every value of every example: the reader refuses what a
+// schema refuses, and a schema refuses files with a broken structure.
 func TestSchemasAgreeWithReaders(t *testing.T) {
 	refused, both := 0, 0
 	for path, src := range examples(t) {
@@ -312,7 +312,7 @@ func TestSchemasAgreeWithReaders(t *testing.T) {
 	}
 }
 
-// TestBadFiles holds both against mistakes that people make.
+// TestBadFiles checks that schemas and readers refuse common mistakes.
 func TestBadFiles(t *testing.T) {
 	const head = "apiVersion: curfew.policy/v1\npolicies:\n  - name: a\n    when: 'true'\n    then: [{do: notify}]\n"
 	const job = "apiVersion: curfew.job/v1\nname: a\nrun: python train.py\nresources: {gpus: \"A100:8\"}\n"
@@ -381,7 +381,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestEveryVersionHasASchema looks for versions of documents in the code.
+// TestEveryVersionHasASchema searches the code for versions of documents.
 func TestEveryVersionHasASchema(t *testing.T) {
 	code, err := readSource(root)
 	if err != nil {
@@ -404,7 +404,7 @@ func TestEveryVersionHasASchema(t *testing.T) {
 	}
 }
 
-// documents are the JSON documents in a text that name their schema.
+// documents returns the JSON documents in a text that name their schema.
 func documents(text string) (out []string) {
 	for at := 0; ; {
 		i := strings.Index(text[at:], `"schema": "curfew.`)
@@ -430,7 +430,7 @@ func documents(text string) (out []string) {
 	}
 }
 
-// TestGoldenDocumentsValidate validates the documents that the golden files hold.
+// TestGoldenDocumentsValidate validates the documents in golden files.
 func TestGoldenDocumentsValidate(t *testing.T) {
 	files := map[string]string{}
 	for _, o := range outputs {
@@ -471,8 +471,8 @@ func TestGoldenDocumentsValidate(t *testing.T) {
 	}
 }
 
-// TestEveryCommandIsDescribed asks every command for what it does, an example, and what
-// its flags are.
+// TestEveryCommandIsDescribed checks that every command has a description, an example, and
+// descriptions of its flags.
 func TestEveryCommandIsDescribed(t *testing.T) {
 	commands := all(cli.Commands())
 	if len(commands) < 40 {
@@ -490,7 +490,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryColumnIsDescribed asks recorded usage and the files of planners.
+// TestEveryColumnIsDescribed checks recorded usage and the files of planners.
 func TestEveryColumnIsDescribed(t *testing.T) {
 	for _, c := range usage.Columns() {
 		if c.Doc == "" || c.Type == "" || c.IfAbsent == "" || c.Type == "number" && c.Unit == "" {
@@ -508,8 +508,8 @@ func TestEveryColumnIsDescribed(t *testing.T) {
 	}
 }
 
-// TestEveryEventIsDescribed asks the values that the code writes to the audit log, exit
-// codes, entries and webhooks.
+// TestEveryEventIsDescribed checks the values that the code writes to the audit log, exit codes,
+// entries and webhooks.
 func TestEveryEventIsDescribed(t *testing.T) {
 	code, err := readSource(root)
 	if err != nil {
@@ -545,8 +545,8 @@ func TestEveryEventIsDescribed(t *testing.T) {
 	}
 }
 
-// TestRulesSayWhatFindingsHave holds the descriptions of rules against the findings of
-// the simulated account.
+// TestRulesSayWhatFindingsHave compares the descriptions of rules with the findings of the
+// simulated account.
 func TestRulesSayWhatFindingsHave(t *testing.T) {
 	about := map[string]finding.About{}
 	for _, r := range finding.All(aws.Rules()) {

@@ -17,7 +17,7 @@ func input(file, title string, s *document.Shape) *jsonschema.Schema {
 	return out
 }
 
-// schema returns a shape as a JSON Schema.
+// schema converts a shape to a JSON Schema.
 func schema(s *document.Shape) *jsonschema.Schema {
 	out := &jsonschema.Schema{}
 	switch {
@@ -55,7 +55,7 @@ func schema(s *document.Shape) *jsonschema.Schema {
 	return out
 }
 
-// typed fills in what a value of one type has.
+// typed fills in the properties of a value of one type.
 func typed(out *jsonschema.Schema, s *document.Shape) {
 	out.Type = string(s.Type)
 	out.Enum = texts(s.Enum)
@@ -101,7 +101,7 @@ func typed(out *jsonschema.Schema, s *document.Shape) {
 	}
 }
 
-// defaultOf is a default with the type of its key.
+// defaultOf returns a default with the type of its key.
 func defaultOf(s *document.Shape) any {
 	switch s.Type {
 	case document.Integer, document.Number:
@@ -109,7 +109,7 @@ func defaultOf(s *document.Shape) any {
 	case document.Boolean:
 		return s.Default == "true"
 	case document.Array:
-		return nil // the page has it
+		return nil // the page contains it
 	}
 	return s.Default
 }

@@ -18,25 +18,25 @@ import (
 // module is the path of this module.
 const module = "github.com/curfew-dev/curfew"
 
-// source is the documentation in the code: comments of types and fields, and the constants of types
-// of text.
+// source is the documentation in the code: comments of types and fields, and constants of string
+// types.
 type source struct {
-	// comments are by "package.Type" and "package.Type.Field".
+	// comments are keyed by "package.Type" and "package.Type.Field".
 	comments map[string]string
-	// constants are the values of the constants of a type, by "package.Type".
+	// constants maps "package.Type" to the values of the constants of that type.
 	constants map[string][]string
-	// versions are the constants such as "curfew.scan/v1", with their values.
+	// versions maps constants such as "curfew.scan/v1" to their values.
 	versions map[string]string
-	// listed are the constants of some lists, with their comments.
+	// listed holds the constants of some lists, with their comments.
 	listed map[string][]constant
-	// recorded are the texts that the code writes as what happened into the audit log.
+	// recorded lists the event texts that the code writes to the audit log.
 	recorded []string
 }
 
 // constant is the value of a constant, and its comment.
 type constant struct{ value, doc string }
 
-// lists are the beginnings of the names of constants that pages list, by package.
+// lists maps packages to name prefixes of the constants on pages.
 var lists = map[string]string{module + "/internal/cli": "Exit", module + "/internal/action": "Event"}
 
 // readSource reads the packages under a directory of the repository.
@@ -55,7 +55,7 @@ func readSource(root string) (*source, error) {
 			return err
 		}
 		if strings.HasSuffix(f.Name.Name, "test") {
-			return nil // suites and fixtures of tests
+			return nil // test suites and fixtures
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
 		return
 	}
 	var names []string
-	keys := map[string]string{} // of fields, as files write them
+	keys := map[string]string{} // field names to keys in files
 	for _, f := range structure.Fields.List {
 		for _, field := range f.Names {
 			comment := f.Doc
@@ -140,7 +140,7 @@ func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
 			}
 		}
 	}
-	shared := "" // the comment above several fields, which names them
+	shared := "" // comment above several fields that names them
 	for _, field := range names {
 		at := name + "." + field
 		if comment := s.comments[at]; comment != "" {
@@ -154,8 +154,8 @@ func (s *source) addType(pkg string, t *ast.TypeSpec, doc *ast.CommentGroup) {
 	}
 }
 
-// keyed puts the keys of files in place of the names of fields: those that are no words of
-// their own, and those with a capital letter where no sentence begins.
+// keyed replaces field names by the keys of files: names that are not ordinary words, and
+// capitalized names inside a sentence.
 func keyed(comment string, keys map[string]string) string {
 	last := 0
 	var b strings.Builder
@@ -173,15 +173,15 @@ func keyed(comment string, keys map[string]string) string {
 }
 
 var (
-	// camel is a name that is no word of its own, such as IdleCPU.
+	// camel matches names that are not ordinary words, such as IdleCPU.
 	camel   = regexp.MustCompile("[a-z][A-Z]|[A-Z]{2}[a-z]{2}")
 	acronym = regexp.MustCompile("^([A-Z]+s?|GitHub)$")
-	// leading begins a comment on several fields.
+	// leading matches the beginning of a comment on several fields.
 	leading = regexp.MustCompile("^[A-Z][A-Za-z0-9]*(, [A-Z][A-Za-z0-9]*)* and [A-Z]")
 	word    = regexp.MustCompile("[A-Za-z0-9]+")
 )
 
-// fieldKey is the key of a field in files and documents.
+// fieldKey matches the key of a field in files and documents.
 var fieldKey = regexp.MustCompile("(?:yaml|json):\"([a-z0-9_]+)")
 
 func tagOf(f *ast.Field) string {
@@ -191,7 +191,7 @@ func tagOf(f *ast.Field) string {
 	return f.Tag.Value
 }
 
-// addConstants keeps constants of texts that have a type, and the versions of documents.
+// addConstants records typed constants of texts, and the versions of documents.
 func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 	for i, name := range spec.Names {
 		if i >= len(spec.Values) {
@@ -219,16 +219,18 @@ func (s *source) addConstants(pkg string, spec *ast.ValueSpec) {
 	}
 }
 
-// said is a comment for people: one line, without the name of what it stands at.
+// said returns a comment as one line without the name of its declaration.
 func said(comment *ast.CommentGroup, name string) string {
 	text := strings.Join(strings.Fields(comment.Text()), " ")
-	for _, verb := range []string{" is ", " are ", " says whether ", " says that ", " says ", " "} {
+	for _, verb := range []string{
+		" is ", " are ", " reports whether ", " says whether ", " says that ", " says ", " ",
+	} {
 		if strings.HasPrefix(text, name+" and ") || strings.HasPrefix(text, name+" or ") {
-			break // it is about several fields, and names them
+			break // the comment covers several fields and names them
 		}
 		if rest, ok := strings.CutPrefix(text, name+verb); ok {
 			text = rest
-			if verb == " says whether " || verb == " says that " {
+			if verb == " reports whether " || verb == " says whether " || verb == " says that " {
 				text = "whether " + rest
 			}
 			break
@@ -237,7 +239,7 @@ func said(comment *ast.CommentGroup, name string) string {
 	return strings.TrimSuffix(text, ".")
 }
 
-// comment is that of a field of a struct.
+// comment returns the comment of a struct field.
 func (s *source) comment(t reflect.Type, field string) string {
 	return s.comments[t.PkgPath()+"."+t.Name()+"."+field]
 }

@@ -72,7 +72,7 @@ func write(dir, version string, date time.Time) error {
 	return nil
 }
 
-// writeCompletions writes a file for each shell, under the name by which the shell finds it.
+// writeCompletions writes a file for each shell, with the name that the shell expects.
 func writeCompletions(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -89,7 +89,7 @@ func writePages(root *cobra.Command, dir, version string, date time.Time) error 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	root.DisableAutoGenTag = true // it names the day of the build
+	root.DisableAutoGenTag = true // it contains the day of the build
 	return doc.GenManTree(root, &doc.GenManHeader{
 		Section: "1",
 		Date:    &date,
@@ -98,7 +98,7 @@ func writePages(root *cobra.Command, dir, version string, date time.Time) error 
 	}, dir)
 }
 
-// writeChecksums writes the SHA-256 sums of all files below a folder, in the order of paths.
+// writeChecksums writes the SHA-256 sums of all files below a folder, in path order.
 func writeChecksums(dir string) error {
 	var lines []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -21,17 +21,17 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// allowed are the licenses, by their SPDX identifiers, under which modules may be linked: those
-// that ask for no more than a notice, and MPL-2.0, whose terms are about changes of its files.
+// allowed are the SPDX identifiers of acceptable licenses for linked modules: those that only
+// require a notice, and MPL-2.0, whose conditions concern changes of its files.
 var allowed = []string{
 	"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unicode-DFS-2016",
 	"Unlicense", "Zlib",
 }
 
-// reviewed are texts that are no license of SPDX, by their SHA-256, and what they say.
+// reviewed maps the SHA-256 of texts that are no SPDX license to their summary.
 var reviewed = map[string]string{
 	"8438c9c89b849131ead81d5435cb97fcf052df5b0b286dda8a2d4c29e6cb3fd0": "Public domain (SQLite)",
-	"5ae5bee3072a841376451b48d8cfcec7188e10543926d5870828d36c8a750dc5": "", // where the logo in the README is from
+	"5ae5bee3072a841376451b48d8cfcec7188e10543926d5870828d36c8a750dc5": "", // source of the logo in the README
 }
 
 // bom is a software bill of materials in the form of CycloneDX 1.5.
@@ -57,7 +57,7 @@ type component struct {
 
 type license struct {
 	License struct {
-		// ID is of SPDX; Name is of a text that SPDX does not have.
+		// ID is an SPDX identifier; Name is used for other licenses.
 		ID   string `json:"id,omitempty"`
 		Name string `json:"name,omitempty"`
 	} `json:"license"`
@@ -98,7 +98,7 @@ func writeSBOMs(dir, version string, date time.Time) error {
 	return nil
 }
 
-// billOf lists what a binary is made of. A module whose license is unknown or not allowed is an
+// billOf lists the modules of a binary. A module whose license is unknown or not allowed is an
 // error.
 func billOf(info *debug.BuildInfo, version string, date time.Time) (bom, error) {
 	b := bom{BOMFormat: "CycloneDX", SpecVersion: "1.5", Version: 1}
@@ -136,7 +136,7 @@ func billOf(info *debug.BuildInfo, version string, date time.Time) (bom, error) 
 	return b, errors.Join(refused...)
 }
 
-// moduleDirs returns where the sources of modules are.
+// moduleDirs returns the source folders of modules.
 func moduleDirs(modules []*debug.Module) (map[string]string, error) {
 	args := []string{"mod", "download", "-json"}
 	for _, m := range modules {
@@ -161,10 +161,10 @@ func moduleDirs(modules []*debug.Module) (map[string]string, error) {
 	}
 }
 
-// licenseFile matches the names of files that hold the terms of a module.
+// licenseFile matches the names of license files.
 var licenseFile = regexp.MustCompile(`^(?i)(licen[cs]e|copying|unlicense)(-[^.]*)?([.](txt|md|rst|html))?$`)
 
-// licensesIn returns the licenses of a module, in the order of their names.
+// licensesIn returns the licenses of a module, sorted by name.
 func licensesIn(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

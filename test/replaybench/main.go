@@ -1,6 +1,6 @@
-// Command replaybench replays a large trace with a binary of curfew, in a process of its own,
-// and prints how long that takes and how much memory it needs. Several binaries take turns, so that a
-// machine that others use does not favor one.
+// Command replaybench replays a large trace with a binary of curfew in a separate process, and
+// prints the time and the memory that it takes. Several binaries alternate, so that other load on
+// the machine favors none.
 package main
 
 import (

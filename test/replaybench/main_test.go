@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRunNeedsABinary: nothing is written without one.
+// TestRunNeedsABinary checks that nothing is written without one.
 func TestRunNeedsABinary(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), nil, &out); err == nil || out.Len() > 0 {

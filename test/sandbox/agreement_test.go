@@ -28,17 +28,17 @@ import (
 
 type wireRecord = wire.Record
 
-// Where the wire answers something that moto answers too, both must say the same.
+// Where both the wire and moto implement a call, their responses must agree.
 
-// motoConfig speaks to moto itself.
+// motoConfig returns the configuration of a client of moto itself.
 func motoConfig(region string) aws.Config {
 	c := account.Config(region)
 	c.BaseEndpoint = aws.String(account.MotoURL())
 	return c
 }
 
-// motoQuery makes a CloudWatch call to moto in the query protocol, the one of
-// CloudWatch's that moto speaks.
+// motoQuery calls CloudWatch at moto in the query protocol, the only one of CloudWatch's that moto
+// supports.
 func motoQuery(t *testing.T, action string, form url.Values) []byte {
 	t.Helper()
 	form.Set("Action", action)
@@ -222,7 +222,7 @@ func TestTrainingJobsAgreeWithMoto(t *testing.T) {
 	}
 }
 
-// members returns the names of all elements of a document, with their paths.
+// members returns the paths of all elements of a document.
 func members(t *testing.T, body []byte) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -246,7 +246,7 @@ func members(t *testing.T, body []byte) map[string]bool {
 	}
 }
 
-// capture is a transport that keeps the body of the last answer.
+// capture is a transport that records the body of the last response.
 type capture struct{ body []byte }
 
 func (c *capture) Do(r *http.Request) (*http.Response, error) {
@@ -262,8 +262,8 @@ func (c *capture) Do(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// The synthetic fleet and the invented spot prices have the form of moto's answers:
-// every member they show is one that moto shows.
+// Every member in the responses of the synthetic fleet and of the invented spot prices must also
+// exist in moto's.
 func TestFormsAgreeWithMoto(t *testing.T) {
 	fleet := wire.NewFleet(wire.Fleet{Machines: 3, Now: truth.Now})
 	if err := fleet.Listen(0); err != nil {
@@ -272,7 +272,7 @@ func TestFormsAgreeWithMoto(t *testing.T) {
 	t.Cleanup(func() { fleet.Close() })
 	fleetConfig := account.Config("us-east-1")
 	fleetConfig.BaseEndpoint = aws.String(fleet.URL())
-	// moto does not know these; EC2 documents them.
+	// moto lacks these; EC2 documents them.
 	unknown := []string{"deleteOnTermination", "platformDetails", "throughput", "nextToken", "availabilityZoneId"}
 	for _, x := range []struct {
 		name string

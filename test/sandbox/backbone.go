@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// Backbone makes what sessions of a region share, as terraform/backbone does, with a bucket
-// that is there already, and returns an image to launch from.
+// Backbone creates the infrastructure that the sessions of a region share, as terraform/backbone
+// does, with an existing bucket, and returns an image to launch from.
 func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image string, err error) {
 	api := ec2.NewFromConfig(s.Config(region))
 	subnets, err := api.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{})
@@ -69,8 +69,8 @@ func (s *Sandbox) Backbone(ctx context.Context, region, bucket string) (image st
 // machinePolicy is the name of the policy of the machines' roles.
 const machinePolicy = "curfew-session-machine"
 
-// MachinePolicy makes the policy of the roles of sessions' machines, as terraform/backbone does for
-// a bucket of a region, and returns its ARN. One that is there stays.
+// MachinePolicy creates the policy for the roles of session machines, as terraform/backbone does
+// for a bucket of a region, and returns its ARN. An existing one is kept.
 func (s *Sandbox) MachinePolicy(ctx context.Context, region, bucket string) (string, error) {
 	document := string(MachinePolicy(region, bucket))
 	_, err := iam.NewFromConfig(s.Config(region)).CreatePolicy(ctx, &iam.CreatePolicyInput{
@@ -82,7 +82,8 @@ func (s *Sandbox) MachinePolicy(ctx context.Context, region, bucket string) (str
 	return "arn:aws:iam::" + wire.DefaultAccount + ":policy/" + machinePolicy, nil
 }
 
-// MachinePolicy is the document of the policy of the machines' roles in a backbone of the sandbox.
+// MachinePolicy returns the document of the policy for the machines' roles in a backbone of the
+// sandbox.
 func MachinePolicy(region, bucket string) []byte {
 	at := region + ":" + wire.DefaultAccount
 	return curfew.MachinePolicyJSON(curfew.MachineNames{

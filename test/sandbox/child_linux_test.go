@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// childVariable makes the test binary start a sandbox and say where moto is.
+// childVariable makes the test binary start a sandbox and print the address of moto.
 const childVariable = "CURFEW_SANDBOX_CHILD"
 
 func child() int {

@@ -15,10 +15,10 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// launchRegion is one in which nothing is seeded.
+// launchRegion is a region without seeded resources.
 const launchRegion = "eu-central-1"
 
-// launching are the parameters of the tests of launches.
+// launching holds the parameters of the tests of launches.
 type launching struct {
 	t       *testing.T
 	ec2     *ec2.Client
@@ -49,7 +49,7 @@ func (l *launching) input(token string, nodes int) *ec2.RunInstancesInput {
 			{ResourceType: types.ResourceTypeNetworkInterface, Tags: tags}}}
 }
 
-// run launches, which has to succeed, and returns the machines.
+// run launches machines, which must succeed, and returns them.
 func (l *launching) run(in *ec2.RunInstancesInput) []string {
 	l.t.Helper()
 	out, err := l.ec2.RunInstances(l.t.Context(), in)
@@ -80,7 +80,7 @@ func (l *launching) refused(err error, code string) {
 	}
 }
 
-// shown returns the machines with a tag of a launch, terminated ones too.
+// shown returns the machines with a tag of a launch, including terminated ones.
 func (l *launching) shown(token string) (ids []string) {
 	l.t.Helper()
 	return l.filtered("tag:launch", token)
@@ -102,7 +102,7 @@ func (l *launching) filtered(name, value string) (ids []string) {
 	return ids
 }
 
-// TestClientTokens: what EC2 documents of the tokens of RunInstances.
+// TestClientTokens checks the documented behavior of the tokens of RunInstances.
 func TestClientTokens(t *testing.T) {
 	l := newLaunching(t)
 	first := l.run(l.input("token-1", 2))
@@ -116,13 +116,13 @@ func TestClientTokens(t *testing.T) {
 	if n := len(l.shown("token-1")); n != 2 {
 		t.Errorf("%d machines, want 2", n)
 	}
-	// The token is zonal where a subnet names the zone.
+	// The token is zonal if a subnet determines the zone.
 	elsewhere := l.input("token-1", 2)
 	elsewhere.SubnetId = l.subnets[1].SubnetId
 	if there := l.run(elsewhere); slices.Contains(there, first[0]) {
 		t.Errorf("another zone answers with the machines of the first: %v", there)
 	}
-	// Machines that ended are still the token's.
+	// Terminated machines still belong to the token.
 	l.end(first)
 	out, err := l.ec2.RunInstances(t.Context(), l.input("token-1", 2))
 	if err != nil || len(out.Instances) != 2 || aws.ToString(out.Instances[0].InstanceId) != first[0] ||
@@ -137,8 +137,8 @@ func TestClientTokens(t *testing.T) {
 	}
 }
 
-// TestLaunchRefusals: each refusal has its code, hits as often as it is told to, and makes
-// nothing.
+// TestLaunchRefusals checks that each refusal has its code, occurs as often as configured, and
+// launches nothing.
 func TestLaunchRefusals(t *testing.T) {
 	l := newLaunching(t)
 	for code := range map[string]bool{
@@ -147,7 +147,7 @@ func TestLaunchRefusals(t *testing.T) {
 	} {
 		tries := 1
 		if code == "InsufficientInstanceCapacity" {
-			tries = 3 // it is a 500, which the SDK tries again
+			tries = 3 // the SDK retries a 500
 		}
 		account.Wire.Launches.Refuse(wire.LaunchRefusal{Code: code, Type: "g6.xlarge", Times: tries})
 		_, err := l.ec2.RunInstances(t.Context(), l.input(code, 1))
@@ -161,7 +161,8 @@ func TestLaunchRefusals(t *testing.T) {
 	}
 }
 
-// TestLateMachines: machines do not show until they do, and their token answers all the same.
+// TestLateMachines checks that hidden machines are not listed, but that their token still returns
+// them.
 func TestLateMachines(t *testing.T) {
 	l := newLaunching(t)
 	account.Wire.Launches.Late()
@@ -180,7 +181,7 @@ func TestLateMachines(t *testing.T) {
 	}
 }
 
-// TestLostLaunch: a launch whose answers are lost is carried out once.
+// TestLostLaunch checks that a launch whose responses are lost is carried out once.
 func TestLostLaunch(t *testing.T) {
 	l := newLaunching(t)
 	remove := account.Wire.Inject(wire.Fault{
@@ -196,8 +197,8 @@ func TestLostLaunch(t *testing.T) {
 	}
 }
 
-// TestInterfacesGoWithMachines: interfaces carry the tags of their launch and go with their
-// machine, unless the launch says otherwise.
+// TestInterfacesGoWithMachines checks that interfaces have the tags of their launch and are deleted
+// with their machine, unless the launch requests otherwise.
 func TestInterfacesGoWithMachines(t *testing.T) {
 	l := newLaunching(t)
 	interfaces := func(token string) (out []types.NetworkInterface) {
@@ -229,7 +230,7 @@ func TestInterfacesGoWithMachines(t *testing.T) {
 			t.Errorf("%s: %d interfaces of %d machines", token, n, machines)
 		}
 		l.end(ids)
-		l.end(ids) // as who lost the answer does
+		l.end(ids) // as a client does that lost the response
 		left := interfaces(token)
 		if len(left) != tc.left {
 			t.Errorf("%s: %d interfaces are left", token, len(left))
@@ -242,7 +243,7 @@ func TestInterfacesGoWithMachines(t *testing.T) {
 	}
 }
 
-// TestConnections: sessions of Systems Manager open on machines that run, are listed, and
+// TestConnections checks that sessions of Systems Manager open on running machines, are listed, and
 // close.
 func TestConnections(t *testing.T) {
 	l := newLaunching(t)

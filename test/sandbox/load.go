@@ -9,7 +9,7 @@ import (
 
 // load is the activity of a machine in an hour.
 type load struct {
-	// cpu and cpuMax are the mean and the peak in percent; bytes went in and out.
+	// cpu and cpuMax are the mean and the peak in percent; bytes is the traffic in both directions.
 	cpu, cpuMax, bytes float64
 	gpus               []gpuLoad
 }
@@ -17,14 +17,14 @@ type load struct {
 // gpuLoad is the activity of one GPU in an hour: mean and peak in percent, memory in MiB.
 type gpuLoad struct{ util, max, memory float64 }
 
-// behavior returns the activity of a machine in the hour at t, the n-th of its life that is
-// measured; false is a gap in the measurements.
+// behavior returns the activity of a machine in the hour at t, which is its n-th measured hour;
+// false is a gap in the measurements.
 type behavior func(t time.Time, n int) (load, bool)
 
-// jitter varies a value by up to a tenth, the same in every run.
+// jitter varies a value by up to a tenth, deterministically.
 func jitter(v float64, n int) float64 { return v * (0.95 + float64(n*7919%100)/1000) }
 
-// idle does nothing; its GPUs hold next to no memory.
+// idle does nothing; its GPUs use almost no memory.
 func idle(gpus int) behavior { return held(gpus, 3) }
 
 // held computes nothing while its GPUs hold memory.
@@ -38,7 +38,7 @@ func held(gpus int, memory float64) behavior {
 	}
 }
 
-// busy works evenly: CPU and GPUs in percent, memory in MiB.
+// busy works steadily: CPU and GPUs in percent, memory in MiB.
 func busy(cpu float64, gpus int, util, memory float64) behavior {
 	return func(_ time.Time, n int) (load, bool) {
 		l := load{cpu: jitter(cpu, n), cpuMax: min(100, cpu*1.3), bytes: jitter(2e9, n)}
@@ -49,7 +49,7 @@ func busy(cpu float64, gpus int, util, memory float64) behavior {
 	}
 }
 
-// firstOf lets only the first of the GPUs work.
+// firstOf only lets the first GPUs work.
 func firstOf(work behavior, working int) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		l, ok := work(t, n)
@@ -70,7 +70,7 @@ func daily(from, to int, work, rest behavior) behavior {
 	}
 }
 
-// gaps leaves measurements out: of every 10 hours, kept remain.
+// gaps removes measurements: of every 10 hours, kept remain.
 func gaps(kept int, b behavior) behavior {
 	return func(t time.Time, n int) (load, bool) {
 		if n%10 >= kept {
@@ -91,7 +91,7 @@ func once(now time.Time, ago int, b behavior) behavior {
 	}
 }
 
-// hours calls each for every hour since from, the running one included.
+// hours calls each for every hour since from, including the current one.
 func (b *seeder) hours(from time.Time, each func(t time.Time, n int)) {
 	start := from.Truncate(time.Hour)
 	if start.Before(from) {
@@ -102,20 +102,20 @@ func (b *seeder) hours(from time.Time, each func(t time.Time, n int)) {
 	}
 }
 
-// put adds hourly values of a metric of the seeded account.
+// put adds hourly values to a metric of the seeded account.
 func (b *seeder) put(region, namespace, name string, dims []wire.Dimension, data []wire.Datum) {
 	if len(data) > 0 {
 		b.Wire.Metrics.Put(wire.DefaultAccount, region, namespace, name, dims, data...)
 	}
 }
 
-// gauge is an hour of a sampled value: sixty samples with a mean and a peak.
+// gauge returns an hour of a sampled value: sixty samples with a mean and a peak.
 func gauge(t time.Time, mean, peak float64) wire.Datum {
 	peak = max(peak, mean)
 	return wire.Datum{Time: t, Sum: mean * 60, Min: min(mean, max(0, 2*mean-peak)), Max: peak, Count: 60}
 }
 
-// counter is an hour of a counted value: twelve reports that add up to total.
+// counter returns an hour of a counted value: twelve reports with a total.
 func counter(t time.Time, total float64) wire.Datum {
 	return wire.Datum{Time: t, Sum: total, Min: total / 12, Max: total / 12, Count: 12}
 }
@@ -136,7 +136,7 @@ func dims(pairs ...string) []wire.Dimension {
 	return out
 }
 
-// agent is the way in which the CloudWatch agent on a machine reports its GPUs.
+// agent is how the CloudWatch agent on a machine reports its GPUs.
 type agent int
 
 const (
@@ -147,7 +147,7 @@ const (
 	byInstance
 )
 
-// measure writes what a machine did since its launch, at most 15 days back.
+// measure writes the measurements of a machine since its launch, at most 15 days back.
 func (b *seeder) measure(id, region, gpuName string, launched time.Time, memoryTotal float64, a agent, what behavior) {
 	from := launched
 	if oldest := b.ago(days(15)); from.Before(oldest) {

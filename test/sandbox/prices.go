@@ -6,7 +6,7 @@ import (
 	"math/big"
 )
 
-// hoursAMonth is the month that all figures are for.
+// hoursAMonth is the number of hours in the month of all figures.
 const hoursAMonth = 730
 
 // hourly are on-demand prices, Linux, shared tenancy, USD an hour, by type and
@@ -41,8 +41,8 @@ var hourly = map[string]string{
 // Source: skypilot-catalog v8 aws @00148f2a.
 var spots = map[string]string{"g5.xlarge/us-east-1": "0.436"}
 
-// spotFactor is how many hours on spot an hour of work takes: 0.33 interruptions an hour,
-// 10 minutes from checkpoint to checkpoint, 10 minutes for a restart.
+// spotFactor is the number of spot hours for an hour of work: with 0.33 interruptions an hour, 10
+// minutes between checkpoints, and 10 minutes per restart.
 var spotFactor = (1/0.33 + 1.0/6) * (math.Exp(0.33/6) - 1) * 6
 
 // rates are the prices of storage and network, us-east-1 (and us-west-2, which is the same for
@@ -77,7 +77,7 @@ type term struct {
 	rate     string
 }
 
-// month returns what machines of a type cost a month.
+// month returns the monthly cost of machines of a type.
 func month(machineType, region string, machines int64) string {
 	p, ok := hourly[machineType+"/"+region]
 	if !ok {
@@ -86,20 +86,20 @@ func month(machineType, region string, machines int64) string {
 	return dollars(new(big.Rat).Mul(rat(p), big.NewRat(machines*hoursAMonth, 1)))
 }
 
-// instead returns what another machine saves a month.
+// instead returns the monthly saving of another machine type.
 func instead(machineType, other, region string) string {
 	from, to := rat(hourly[machineType+"/"+region]), rat(hourly[other+"/"+region])
 	return dollars(from.Sub(from, to).Mul(from, big.NewRat(hoursAMonth, 1)))
 }
 
-// onSpot returns what spot saves a month, restarts included.
+// onSpot returns the monthly saving on spot, including restarts.
 func onSpot(machineType, region string) string {
 	spot := rat(spots[machineType+"/"+region])
 	saved := new(big.Rat).Sub(rat(hourly[machineType+"/"+region]), spot.Mul(spot, new(big.Rat).SetFloat64(spotFactor)))
 	return dollars(saved.Mul(saved, big.NewRat(hoursAMonth, 1)))
 }
 
-// archived returns what gib saves a month in the archive class.
+// archived returns the monthly saving of gib in the archive class.
 func archived(gib string) string {
 	d := new(big.Rat).Sub(rat(rates["s3:STANDARD"]), rat(rates["s3:GLACIER"]))
 	return dollars(d.Mul(d, rat(gib)))

@@ -12,7 +12,7 @@ func TestDollarsRoundHalfToEven(t *testing.T) {
 	}
 }
 
-// The figures below are worked out by hand.
+// The figures below were calculated by hand.
 func TestCosts(t *testing.T) {
 	for _, c := range []struct{ name, got, want string }{
 		{

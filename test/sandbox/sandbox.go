@@ -1,6 +1,6 @@
-// Package sandbox is an AWS account under test: moto behind a [wire.Server] that
-// fills its gaps, seeded with the waste that a team leaves behind and with honest
-// work that looks like it, and the truth about both.
+// Package sandbox is an AWS account for tests: moto behind a [wire.Server] that fills its gaps,
+// seeded with typical waste of a team and with similar-looking legitimate resources, and a
+// description of which is which.
 package sandbox
 
 import (
@@ -18,9 +18,9 @@ import (
 
 // Options configure a sandbox.
 type Options struct {
-	// Port of the endpoint on loopback; 0 takes a free one.
+	// Port is the port of the endpoint on loopback; 0 selects a free one.
 	Port int
-	// Log takes moto's own log; nil drops it.
+	// Log receives moto's own log; nil discards it.
 	Log io.Writer
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
@@ -35,8 +35,8 @@ type Sandbox struct {
 	now  func() time.Time
 }
 
-// Start makes sure that moto is there, starts it and the endpoint before it, and
-// returns when both answer.
+// Start installs moto if necessary, starts it and the endpoint in front of it, and returns when
+// both respond.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -52,10 +52,10 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// URL is the endpoint for all services.
+// URL returns the endpoint for all services.
 func (s *Sandbox) URL() string { return s.Wire.URL() }
 
-// MotoURL is moto itself, without what stands in front of it.
+// MotoURL returns the address of moto itself, without the proxy.
 func (s *Sandbox) MotoURL() string {
 	s.Wire.Bypassed()
 	return s.moto.URL()
@@ -72,8 +72,8 @@ const (
 	SecretKey = "testing"
 )
 
-// Env returns what to export ("KEY=value") so that the AWS SDK of any language
-// speaks to the sandbox and to nothing else.
+// Env returns the variables to export ("KEY=value") so that the AWS SDK of any language only uses
+// the sandbox.
 func (s *Sandbox) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + s.URL(),

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// account is the one sandbox that the tests share, with what was seeded into it.
+// account is the sandbox that the tests share, with its seeded resources.
 var (
 	account *sandbox.Sandbox
 	truth   *sandbox.Truth
@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// steps are the rules of the steps that inventory and metrics can decide.
+// steps lists the rules that inventory and metrics are sufficient to decide.
 var steps = []string{"tag-missing", "telemetry-missing",
 	"gpu-instance-idle", "gpu-held", "instance-idle", "instance-overdue", "instance-stopped", "endpoint-idle",
 	"notebook-idle",
@@ -129,8 +129,8 @@ func TestEveryKindIsSeeded(t *testing.T) {
 	}
 }
 
-// What moto cannot hold is seen through the endpoint all the same: ages, sizes, the
-// market a machine was bought on.
+// Properties that moto cannot store are visible through the endpoint: ages, sizes, and the purchase
+// option of a machine.
 func TestAgesAndSizesAreSeen(t *testing.T) {
 	api := ec2.NewFromConfig(account.Config("us-east-1"))
 	for _, p := range []struct {

@@ -49,7 +49,7 @@ var (
 	nobody = inventory.Owner{}
 )
 
-// seeder builds the account, one resource after the other, and keeps the books.
+// seeder creates the account resource by resource, and records them.
 type seeder struct {
 	*Sandbox
 	truth *Truth
@@ -57,10 +57,10 @@ type seeder struct {
 	nets  map[string]network
 }
 
-// network is the private network that a region's machines live in.
+// network is the private network of a region's machines.
 type network struct{ vpc, subnet, subnet2, zone string }
 
-// Seed fills the sandbox and returns what an audit must say about it.
+// Seed fills the sandbox and returns the expected results of an audit.
 func (s *Sandbox) Seed(ctx context.Context) (*Truth, error) {
 	now := s.now().UTC().Truncate(time.Second)
 	b := &seeder{
@@ -98,7 +98,7 @@ func (s *Sandbox) Seed(ctx context.Context) (*Truth, error) {
 	return b.truth, nil
 }
 
-// networks makes each region's network.
+// networks creates the network of each region.
 func (b *seeder) networks(ctx context.Context) error {
 	for _, region := range b.truth.Regions {
 		api := ec2.NewFromConfig(b.Config(region))
@@ -132,12 +132,12 @@ func (b *seeder) networks(ctx context.Context) error {
 	return nil
 }
 
-// ago is a time before the seeding.
+// ago returns a time before the seeding.
 func (b *seeder) ago(d time.Duration) time.Time { return b.now.Add(-d) }
 
 func days(n float64) time.Duration { return time.Duration(n * 24 * float64(time.Hour)) }
 
-// record keeps the books on a resource and returns its entry.
+// record records a resource and returns its entry.
 func (b *seeder) record(kind inventory.Kind, id, region string, o inventory.Owner) Resource {
 	r := Resource{Kind: kind, ID: id, Region: region, Owner: o}
 	b.truth.Resources = append(b.truth.Resources, r)
@@ -155,7 +155,7 @@ func (b *seeder) innocent(r Resource, note string, not ...string) {
 	b.truth.LookAlikes = append(b.truth.LookAlikes, LookAlike{Resource: r, Not: not, Note: note})
 }
 
-// age makes something in a service's answers as old as it should be.
+// age gives something in a service's responses its intended age.
 func (b *seeder) age(service, idField, id string, t time.Time, fields ...string) {
 	set := map[string]any{}
 	for _, f := range fields {
@@ -164,15 +164,14 @@ func (b *seeder) age(service, idField, id string, t time.Time, fields ...string)
 	b.Wire.Patch(wire.Patch{Service: service, IDField: idField, ID: id, Set: set})
 }
 
-// spellings are the ways in which teams write the owner's tags; each team has its
-// own.
+// spellings are the tag keys of the teams for owners; each team has its own.
 var spellings = map[string][5]string{
 	"vision":   {"team", "project", "owner", "environment", "cost-center"},
 	"language": {"Team", "Project", "User", "Env", "CostCenter"},
 	"ranking":  {"TEAM", "project-name", "created-by", "stage", "cost_center"},
 }
 
-// tags returns an owner's tags with a name and more key, value pairs.
+// tags returns an owner's tags with a name and additional key-value pairs.
 func tags(o inventory.Owner, name string, more ...string) map[string]string {
 	out := map[string]string{}
 	if name != "" {
@@ -211,7 +210,7 @@ func (s *Sandbox) OtherConfig(region string) aws.Config {
 	return cfg
 }
 
-// second puts a forgotten disk and an address into the second account.
+// second creates a forgotten disk and address in the second account.
 func (b *seeder) second(ctx context.Context) error {
 	api := ec2.NewFromConfig(b.OtherConfig(east))
 	v, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{

@@ -16,7 +16,7 @@ import (
 
 const gib = 1 << 30
 
-// objects is a run of equal objects under a prefix.
+// objects is a number of equal objects under a prefix.
 type objects struct {
 	prefix string
 	count  int
@@ -24,7 +24,7 @@ type objects struct {
 	age    time.Duration
 }
 
-// bucket is a bucket to be seeded.
+// bucket is a bucket to seed.
 type bucket struct {
 	name, region string
 	owner        inventory.Owner
@@ -186,9 +186,9 @@ func (b *seeder) bucket(ctx context.Context, x bucket) error {
 	return nil
 }
 
-// fill puts a bucket's objects, empty ones that the answers make as large and as old as they should
-// be, twice where the bucket keeps versions. They are put one after another: side by side they draw
-// random ids in any order, and with them everything that is made later.
+// fill creates a bucket's objects: empty ones that appear with their intended size and age, twice
+// if the bucket keeps versions. It creates them sequentially, because concurrent calls would draw
+// random ids in varying order, which affects everything created later.
 func (b *seeder) fill(ctx context.Context, api *s3.Client, x bucket) error {
 	copies := 1
 	if x.versioned {

@@ -23,8 +23,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// dataServices are databases, caches, a warehouse, tables, a control plane and interface
-// endpoints, used and not.
+// dataServices creates used and unused databases, caches, a warehouse, tables, a control plane and
+// interface endpoints.
 func (b *seeder) dataServices(ctx context.Context) error {
 	for _, seed := range []struct {
 		name string
@@ -40,7 +40,7 @@ func (b *seeder) dataServices(ctx context.Context) error {
 	return nil
 }
 
-// level adds a value that stays the same since two weeks and a day.
+// level adds a value that has been constant for two weeks and a day.
 func (b *seeder) level(namespace, name string, d []wire.Dimension, v float64) {
 	b.steady(east, namespace, name, d, b.ago(days(15)), func(t time.Time) wire.Datum { return gauge(t, v, v) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// volume makes an unattached disk.
+// volume creates an unattached disk.
 func (b *seeder) volume(ctx context.Context, region, name string, o inventory.Owner, age time.Duration,
 	in ec2.CreateVolumeInput, more ...string) (Resource, error) {
 	in.AvailabilityZone = aws.String(b.nets[region].zone)
@@ -99,7 +99,7 @@ func (b *seeder) disks(ctx context.Context) error {
 	return b.snapshots(ctx)
 }
 
-// oldDisk hangs a gp2 disk on a machine that works.
+// oldDisk attaches a gp2 disk to a working machine.
 func (b *seeder) oldDisk(ctx context.Context) error {
 	v, err := b.volume(ctx, east, "api-data", dana, days(300), ec2.CreateVolumeInput{
 		Size: aws.Int32(160), VolumeType: ec2types.VolumeTypeGp2,
@@ -124,7 +124,7 @@ func (b *seeder) oldDisk(ctx context.Context) error {
 	return nil
 }
 
-// snapshot copies a disk of a size, that long ago.
+// snapshot creates a snapshot of a disk with a size and an age.
 func (b *seeder) snapshot(ctx context.Context, volume, name string, o inventory.Owner, age time.Duration) (Resource,
 	error) {
 	out, err := ec2.NewFromConfig(b.Config(east)).CreateSnapshot(ctx, &ec2.CreateSnapshotInput{VolumeId: &volume,
@@ -138,7 +138,7 @@ func (b *seeder) snapshot(ctx context.Context, volume, name string, o inventory.
 
 func (b *seeder) snapshots(ctx context.Context) error {
 	api := ec2.NewFromConfig(b.Config(east))
-	// The disk of the first one is long gone; moto wants it there to copy it.
+	// The disk of the first one no longer exists; moto requires it for the copy.
 	gone, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{
 		AvailabilityZone: aws.String(east + "a"), Size: aws.Int32(300),
 		VolumeType: ec2types.VolumeTypeGp3})

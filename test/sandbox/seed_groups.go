@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// groups makes two Auto Scaling groups: one that stayed large after demand fell
-// and one whose machines work.
+// groups creates two Auto Scaling groups: one that stayed large after demand fell, and one whose
+// machines work.
 func (b *seeder) groups(ctx context.Context) error {
 	for _, g := range []struct {
 		name  string

@@ -27,18 +27,18 @@ import (
 // for Unsaved's. The CloudWatch agent reports their GPUs each minute, EC2 their CPUs and
 // networks each five minutes.
 const (
-	// Idle and Turning do nothing; Turning is there for a test to make it busy.
+	// Idle and Turning do nothing; a test can make Turning busy.
 	Idle    = "idle"
 	Turning = "turning"
 	// Persistent is idle with curfew:lifetime=persistent.
 	Persistent = "persistent"
-	// Protected is idle and protected against being terminated.
+	// Protected is idle with termination protection.
 	Protected = "protected"
-	// Exempt is idle and kept by curfew:keep-until for a day.
+	// Exempt is idle and exempted by curfew:keep-until for a day.
 	Exempt = "exempt"
 	// Unmeasured has no agent: the duty of its GPU is unknown.
 	Unmeasured = "unmeasured"
-	// Stale was idle until 33 minutes ago, when its agent fell silent.
+	// Stale was idle until 33 minutes ago, when its agent stopped reporting.
 	Stale = "stale"
 	// Grouped is an idle machine of an Auto Scaling group.
 	Grouped = "grouped"
@@ -48,8 +48,8 @@ const (
 	Busy = "busy"
 )
 
-// Gang is the name of eight machines that work together (curfew:gang), and GangIdle the
-// one of them that is idle while the others work.
+// Gang is the name of eight machines that work together (curfew:gang), and GangIdle is the one that
+// is idle while the others work.
 const (
 	Gang     = "llama-sft"
 	GangIdle = "gang-3"
@@ -60,16 +60,16 @@ const (
 	ladderType  = "g5g.xlarge"
 	ladderGPU   = "NVIDIA T4G"
 	ladderAge   = 8 * time.Hour
-	ladderPast  = 7 * time.Hour // for how long it is measured
+	ladderPast  = 7 * time.Hour // duration of its measurements
 	silentSince = 33 * time.Minute
-	// ec2Period is how often EC2 reports without detailed monitoring.
+	// ec2Period is the reporting interval of EC2 without detailed monitoring.
 	ec2Period = 5 * time.Minute
-	// maxData is how many data go into one call of PutMetricData.
+	// maxData is the maximum number of data in one call of PutMetricData.
 	maxData = 500
 )
 
-// Activity is the activity of a machine: its CPU and its GPU in percent, the GPU's memory in MiB,
-// bytes a minute over the network.
+// Activity is the activity of a machine: its CPU and GPU use in percent, the GPU's memory in MiB,
+// and network bytes per minute.
 type Activity struct{ CPU, GPU, Memory, Network float64 }
 
 // The activities of the machines.
@@ -78,29 +78,29 @@ var (
 	AtWork = Activity{CPU: 30, GPU: 92, Memory: 12_000, Network: 1e8}
 )
 
-// Ladder is an account to climb the ladder in.
+// Ladder is an account for tests of the ladder.
 type Ladder struct {
-	// Region is where everything is, Now when it was seeded, to the minute.
+	// Region is the region of all machines, Now the time of the seeding, to the minute.
 	Region string
 	Now    time.Time
-	// IDs are the machines by name.
+	// IDs maps names to machines.
 	IDs map[string]string
 
 	sandbox *Sandbox
-	now     time.Time // measured up to here
+	now     time.Time // end of the measurements
 	work    map[string]Activity
-	silent  bool // Stale reports nothing, whatever the time
+	silent  bool // Stale never reports
 }
 
-// Ref returns the identity of a machine by its name.
+// Ref returns the reference of a machine by its name.
 func (l *Ladder) Ref(name string) inventory.Ref {
 	return inventory.Ref{
 		Cloud: "aws", Account: wire.DefaultAccount, Region: l.Region, Kind: inventory.KindInstance, ID: l.IDs[name],
 	}
 }
 
-// SeedLadder makes the machines of a ladder in a region, with what was measured of them in
-// the last hours up to now; the time goes on with [Ladder.Advance].
+// SeedLadder creates the machines of a ladder in a region, with measurements of the last hours;
+// time continues with [Ladder.Advance].
 func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error) {
 	now := s.now().UTC().Truncate(time.Minute)
 	l := &Ladder{Region: region, Now: now, IDs: map[string]string{}, sandbox: s, now: now, work: map[string]Activity{}}
@@ -127,7 +127,7 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 			l.work[name] = AtWork
 		}
 	}
-	// The past goes straight into memory: it is tens of thousands of data.
+	// The past goes directly into memory, because it is tens of thousands of data.
 	for t := now.Add(-ladderPast); t.Before(now); t = t.Add(time.Minute) {
 		for _, x := range l.minute(t, now.Add(-silentSince)) {
 			s.Wire.Metrics.Put(wire.DefaultAccount, region, x.namespace, x.name, x.dims,
@@ -138,7 +138,7 @@ func (s *Sandbox) SeedLadder(ctx context.Context, region string) (*Ladder, error
 	return l, nil
 }
 
-// inGang reports whether a machine is of the gang: "gang-0" to "gang-7".
+// inGang reports whether a machine belongs to the gang: "gang-0" to "gang-7".
 func inGang(name string) bool { return strings.HasPrefix(name, "gang-") }
 
 // ladderTags returns a machine's tags.
@@ -174,7 +174,7 @@ func (l *Ladder) launch(ctx context.Context, name string) error {
 	return nil
 }
 
-// group makes an Auto Scaling group of one machine.
+// group creates an Auto Scaling group of one machine.
 func (l *Ladder) group(ctx context.Context) error {
 	api, name := autoscaling.NewFromConfig(l.sandbox.Config(l.Region)), aws.String("ladder-workers")
 	if _, err := api.CreateLaunchConfiguration(ctx, &autoscaling.CreateLaunchConfigurationInput{
@@ -211,8 +211,8 @@ type reading struct {
 	value           float64
 }
 
-// minute returns what is reported of all machines for a minute; Stale's agent is silent
-// from a time on.
+// minute returns the reports of all machines for a minute; Stale's agent is silent from a given
+// time.
 func (l *Ladder) minute(t, silence time.Time) []reading {
 	var out []reading
 	for _, name := range slices.Sorted(maps.Keys(l.IDs)) {
@@ -236,10 +236,10 @@ func (l *Ladder) minute(t, silence time.Time) []reading {
 	return out
 }
 
-// Turn makes a machine do something else from now on.
+// Turn changes the activity of a machine from now on.
 func (l *Ladder) Turn(name string, does Activity) { l.work[name] = does }
 
-// Advance lets the machines report what they do up to a time, by PutMetricData.
+// Advance publishes the reports of the machines up to a time, with PutMetricData.
 func (l *Ladder) Advance(ctx context.Context, to time.Time) error {
 	var data []reading
 	var times []time.Time

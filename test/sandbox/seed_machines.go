@@ -13,28 +13,28 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// machine is a machine to be seeded.
+// machine is a machine to seed.
 type machine struct {
 	name, kind, region string
 	owner              inventory.Owner
 	age                time.Duration
-	// stopped is how long ago it was stopped; 0: it runs.
+	// stopped is how long ago it was stopped; 0 is running.
 	stopped time.Duration
 	spot    bool
-	// disk is the root disk in GiB; data another one, 0: none.
+	// disk is the size of the root disk in GiB, data that of another one, or 0.
 	disk, data int32
 	lifetime   inventory.Lifetime
 	purpose    inventory.Purpose
 	tags       []string
-	// gpu is the GPU's name; memory is one GPU's in MiB.
+	// gpu is the GPU's name; memory is that of one GPU in MiB.
 	gpu    string
 	memory float64
 	agent  agent
 	does   behavior
 
 	rule string  // planted, if any
-	want Planted // what its finding says
-	// also are further rules planted for it.
+	want Planted // expected finding
+	// also lists further rules planted for it.
 	also map[string]Planted
 	// untaggedDisk is true if its disk lacks tags too.
 	untaggedDisk bool
@@ -58,7 +58,7 @@ const (
 	persistent = inventory.Persistent
 )
 
-// fleet is the account's machines.
+// fleet returns the account's machines.
 func (b *seeder) fleet() []machine {
 	old := days(40)
 	saves := func(kind, region string) Planted { return Planted{SavingsUSD: month(kind, region, 1)} }
@@ -140,7 +140,7 @@ func (b *seeder) fleet() []machine {
 			agent: perGPU, does: busy(30, 1, 75, 18_000), rule: "tag-missing", want: Planted{SavingsUSD: "0.00"},
 			untaggedDisk: true, not: idleRules},
 
-		// Honest work that looks like waste.
+		// Legitimate work that looks like waste.
 		{
 			name: "detector-train", kind: "g6.xlarge", region: east, owner: ana, age: old,
 			disk: 100, lifetime: persistent,
@@ -201,7 +201,7 @@ func (b *seeder) fleet() []machine {
 	}
 }
 
-// since behaves one way until that long ago and another way from then on.
+// since switches from one behavior to another at a time in the past.
 func (b *seeder) since(ago time.Duration, before, after behavior) behavior {
 	change := b.ago(ago)
 	return func(t time.Time, n int) (load, bool) {
@@ -212,7 +212,7 @@ func (b *seeder) since(ago time.Duration, before, after behavior) behavior {
 	}
 }
 
-// fetching loads the network and the CPU and leaves the GPUs alone.
+// fetching uses the network and the CPU but not the GPUs.
 func fetching(gpus int) behavior {
 	work := idle(gpus)
 	return func(t time.Time, n int) (load, bool) {
@@ -222,7 +222,7 @@ func fetching(gpus int) behavior {
 	}
 }
 
-// latched reads 100% with no memory held: a board that reports wrongly.
+// latched reports 100% without used memory, like a faulty board.
 func latched() behavior {
 	work := idle(1)
 	return func(t time.Time, n int) (load, bool) {
@@ -251,7 +251,7 @@ func (b *seeder) machines(ctx context.Context) error {
 	return nil
 }
 
-// launch makes a machine with its disks and its past.
+// launch creates a machine with its disks and measurements.
 func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 	api, net := ec2.NewFromConfig(b.Config(m.region)), b.nets[m.region]
 	own := tags(m.owner, m.name, m.tags...)
@@ -310,7 +310,7 @@ func (b *seeder) launch(ctx context.Context, m machine) (string, error) {
 	return id, nil
 }
 
-// requestSpot gives a spot machine the one-time request that moto leaves out.
+// requestSpot gives a spot machine the one-time request that moto omits.
 func (b *seeder) requestSpot(region, id string) {
 	request := "sir-" + id[len(id)-8:]
 	b.Wire.Patch(wire.Patch{
@@ -323,8 +323,8 @@ func (b *seeder) requestSpot(region, id string) {
 	})
 }
 
-// ageMachine makes a machine as old as it should be, and says what moto does not:
-// that it runs Linux without a paid license.
+// ageMachine gives a machine its intended age and the platform details that moto omits: Linux
+// without a paid license.
 func (b *seeder) ageMachine(id string, launched time.Time) {
 	b.Wire.Patch(wire.Patch{
 		Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
@@ -333,8 +333,7 @@ func (b *seeder) ageMachine(id string, launched time.Time) {
 		}, Add: map[string]any{"platformDetails": "Linux/UNIX", "usageOperation": "RunInstances"}})
 }
 
-// ageDisks makes a machine's disks as old as the machine, and puts them into the
-// books.
+// ageDisks gives a machine's disks the age of the machine, and records them.
 func (b *seeder) ageDisks(ctx context.Context, api *ec2.Client, m machine, id string, launched time.Time) error {
 	volumes, err := api.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("attachment.instance-id"), Values: []string{id}}}})
@@ -343,8 +342,8 @@ func (b *seeder) ageDisks(ctx context.Context, api *ec2.Client, m machine, id st
 	}
 	for _, v := range volumes.Volumes {
 		b.age("ec2", "volumeId", *v.VolumeId, launched, "createTime", "attachTime")
-		// moto gives such disks no performance figures, and the root disks of a
-		// group's machines another type; gp3 comes with these.
+		// moto omits the performance figures of such disks, and gives the root disks of a group's
+		// machines another type; gp3 has these.
 		b.Wire.Patch(wire.Patch{Service: "ec2", Operation: "DescribeVolumes", IDField: "volumeId", ID: *v.VolumeId,
 			Beside: "size", Set: map[string]any{
 				"volumeType": "gp3",
@@ -374,7 +373,7 @@ func (b *seeder) bookMachine(m machine, id string) {
 	}
 }
 
-// adopt takes a machine that a group made into the books and tags its disks.
+// adopt records a machine that a group launched and tags its disks.
 func (b *seeder) adopt(ctx context.Context, m machine, id string, launched time.Time, own map[string]string) error {
 	api := ec2.NewFromConfig(b.Config(m.region))
 	if err := b.ageDisks(ctx, api, m, id, launched); err != nil {

@@ -71,7 +71,7 @@ func (b *seeder) notebooks(ctx context.Context) error {
 			b.innocent(r, "changed yesterday", "notebook-idle")
 		}
 	}
-	// Two Studio applications as well.
+	// Two additional Studio applications.
 	for _, x := range []struct {
 		owner  inventory.Owner
 		active time.Duration
@@ -97,14 +97,14 @@ func (b *seeder) notebooks(ctx context.Context) error {
 	return nil
 }
 
-// endpoint is an inference endpoint to be seeded.
+// endpoint is an inference endpoint to seed.
 type endpoint struct {
 	name  string
 	owner inventory.Owner
 	kind  smtypes.ProductionVariantInstanceType
 	async bool
-	// measured reports whether the machine's own metrics exist; calls are invocations
-	// an hour, 0: no datapoint at all, as SageMaker does.
+	// measured is true if the machine's own metrics exist; calls are invocations per hour, 0 has no
+	// datapoint at all, as in SageMaker.
 	measured bool
 	calls    float64
 	gpu, cpu float64

@@ -147,7 +147,7 @@ func (b *seeder) balancers(ctx context.Context) error {
 		name    string
 		owner   inventory.Owner
 		targets bool
-		// requests an hour; negative: none were ever counted.
+		// requests per hour; negative has no datapoints
 		requests float64
 		idle     bool
 		note     string
@@ -183,7 +183,7 @@ func (b *seeder) balancers(ctx context.Context) error {
 	return b.classic(ctx)
 }
 
-// targets gives a balancer a target group, with a machine in it or without.
+// targets gives a load balancer a target group, with or without a machine.
 func (b *seeder) targets(ctx context.Context, name, arn string, filled bool) error {
 	api := elbv2.NewFromConfig(b.Config(east))
 	group, err := api.CreateTargetGroup(ctx, &elbv2.CreateTargetGroupInput{
@@ -214,8 +214,7 @@ func (b *seeder) targets(ctx context.Context, name, arn string, filled bool) err
 	return nil
 }
 
-// classic makes two balancers of the first generation: one with nothing behind it
-// and one that serves.
+// classic creates two Classic Load Balancers: an unused one and one in use.
 func (b *seeder) classic(ctx context.Context) error {
 	api := elb.NewFromConfig(b.Config(east))
 	for _, x := range []struct {

@@ -117,15 +117,15 @@ func (b *seeder) secrets(ctx context.Context) error {
 	return nil
 }
 
-// Commitments: what a reserved m5.xlarge costs an hour (one year, nothing upfront;
-// AWS price list) and how many of them are unused.
+// Commitments: the hourly cost of a reserved m5.xlarge (one year, no upfront; AWS price list) and
+// the number of unused ones.
 const (
 	reservedHourly = "0.121"
 	reservedUnused = 3
 )
 
-// commitments makes what moto does not know: reservations, reserved machines and a
-// savings plan that the account's honest work uses in full.
+// commitments creates objects that moto lacks: reservations, reserved machines, and a savings plan
+// that the account's legitimate work uses completely.
 func (b *seeder) commitments(context.Context) error {
 	year := days(365)
 	at := func(region string, change func(*wire.Place)) { b.Wire.State.At(wire.DefaultAccount, region, change) }
@@ -190,8 +190,7 @@ func (b *seeder) commitments(context.Context) error {
 	return nil
 }
 
-// bill sets what the provider says the account cost, with the long fractions that
-// it prints.
+// bill sets the provider's costs of the account, with the long fractions that it prints.
 func (b *seeder) bill() {
 	costs := []wire.ServiceCost{
 		{Service: "Amazon Elastic Compute Cloud - Compute", USD: "58210.1234567891"},

@@ -19,10 +19,10 @@ import (
 
 // layer is an image of a repository.
 type layer struct {
-	tag    string // empty: untagged
+	tag    string // or empty
 	gib    int64
 	age    time.Duration
-	pulled time.Duration // how long ago; 0: never
+	pulled time.Duration // how long ago; 0 is never
 }
 
 const keepTen = `{"rules":[{"rulePriority":1,"selection":{"tagStatus":"any","countType":"imageCountMoreThan","countNumber":10},"action":{"type":"expire"}}]}`
@@ -85,7 +85,7 @@ func (b *seeder) repositories(ctx context.Context) error {
 	return nil
 }
 
-// push puts an image that the answers make as large and as old as it should be.
+// push creates an image that appears with its intended size and age.
 func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n int, l layer) error {
 	digest := func(s string) string {
 		sum := sha256.Sum256([]byte(repository + strconv.Itoa(n) + s))
@@ -110,7 +110,7 @@ func (b *seeder) push(ctx context.Context, api *ecr.Client, repository string, n
 			ImageIds: []ecrtypes.ImageIdentifier{{ImageTag: &tag}}}); err != nil {
 			return fmt.Errorf("untag: %w", err)
 		}
-		// moto removes an image with its last tag; here it stays, as in ECR.
+		// moto removes an image with its last tag; ECR keeps it.
 		if _, err := api.PutImage(ctx, &ecr.PutImageInput{
 			RepositoryName: &repository, ImageManifest: &manifest,
 		}); err !=

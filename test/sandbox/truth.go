@@ -9,9 +9,9 @@ import (
 // Truth lists the seeded resources: the waste that an audit must find, and look-alikes that are
 // none.
 type Truth struct {
-	// Now is when the account was seeded; ages count from it.
+	// Now is the time of the seeding; ages are relative to it.
 	Now time.Time
-	// Account holds all of it, except what OtherRole reaches.
+	// Account contains all resources except those of OtherAccount.
 	Account string
 	// OtherAccount is a second account with a little in it, reached by assuming
 	// OtherRole.
@@ -20,14 +20,14 @@ type Truth struct {
 	// BilledUSD is the provider's own total for Account in the last 30 days.
 	BilledUSD string
 	Planted   []Planted
-	// Other was planted in OtherAccount.
+	// Other lists the waste planted in OtherAccount.
 	Other      []Planted
 	LookAlikes []LookAlike
 	// Resources are all seeded resources of Account, by kind and id.
 	Resources []Resource
 }
 
-// Resource is one thing that was seeded.
+// Resource is a seeded resource.
 type Resource struct {
 	Kind       inventory.Kind
 	ID, Region string
@@ -41,19 +41,19 @@ type Planted struct {
 	Rule string
 	Resource
 	// SavingsUSD is the monthly saving of the fix, to the cent, computed from this package's own
-	// prices. Empty: not asserted here.
+	// prices; empty is not checked.
 	SavingsUSD string
-	// WasteUSD is the monthly cost of the waste where it differs from the saving of a fix. Empty:
-	// not asserted here.
+	// WasteUSD is the monthly cost of the waste if it differs from the saving of a fix; empty is
+	// not checked.
 	WasteUSD string
-	// Unknown is true if the saving must be reported as not known, at most
-	// UpperBoundUSD (when that is not empty).
+	// Unknown is true if the saving must be reported as unknown, at most UpperBoundUSD (unless that
+	// is empty).
 	Unknown       bool
 	UpperBoundUSD string
 	Note          string
 }
 
-// LookAlike looks like waste and is none.
+// LookAlike is a legitimate resource that looks like waste.
 type LookAlike struct {
 	Resource
 	// Not are the rules that must not be reported for it.
@@ -61,7 +61,7 @@ type LookAlike struct {
 	Note string
 }
 
-// Find returns what was planted for a rule.
+// Find returns the planted waste of a rule.
 func (t *Truth) Find(rule string) []Planted {
 	var out []Planted
 	for _, p := range t.Planted {

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// commandsOf returns the blocks of commands of a page of the documentation by the comments above them.
+// commandsOf returns the command blocks of a documentation page, by the comments above them.
 func commandsOf(t *testing.T, page string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../docs", page))
@@ -42,7 +42,7 @@ func documented(t *testing.T, name string) string {
 	return blocks[0]
 }
 
-// host is where an operator gives commands: the machine of a service.
+// host is the machine of a service, on which an operator runs commands.
 type host struct {
 	*service
 	// programs holds curfew, backups the copies; folder is where commands run.
@@ -52,7 +52,7 @@ type host struct {
 func newHost(s *service) *host {
 	s.t.Helper()
 	h := &host{service: s, programs: s.t.TempDir(), backups: s.t.TempDir(), folder: s.dir}
-	// The shell of a command hands its words on as an order to this test.
+	// The shell script passes its arguments as an order to this test.
 	script := "#!/usr/bin/env python3\nimport json, os, sys\n" +
 		"os.environ[" + fmt.Sprintf("%q", childVariable) +
 		"] = json.dumps({'Args': sys.argv[1:], 'Dir': os.getcwd()})\n" +
@@ -63,7 +63,7 @@ func newHost(s *service) *host {
 	return h
 }
 
-// shell runs commands that have to succeed, and returns what they print.
+// shell runs commands that must succeed, and returns their output.
 func (h *host) shell(commands string, env ...string) string {
 	h.t.Helper()
 	code, out := h.run(commands, env...)
@@ -73,7 +73,7 @@ func (h *host) shell(commands string, env ...string) string {
 	return out
 }
 
-// run runs commands with the state of the service, and returns their exit code and what they print.
+// run runs commands with the state of the service, and returns their exit code and output.
 func (h *host) run(commands string, env ...string) (code int, output string) {
 	h.t.Helper()
 	c := exec.CommandContext(h.t.Context(), "sh", "-euc", commands)
@@ -96,7 +96,7 @@ func (h *host) run(commands string, env ...string) (code int, output string) {
 	return c.ProcessState.ExitCode(), string(out)
 }
 
-// rows reads what a state holds, each row as text.
+// rows returns the rows of a query as text.
 func (s *service) rows(query string) (out []string) {
 	s.t.Helper()
 	db := s.open()
@@ -131,7 +131,7 @@ func (s *service) rows(query string) (out []string) {
 	return out
 }
 
-// one reads a number of a state.
+// one returns a number from a query.
 func (s *service) one(query string) (n int64) {
 	s.t.Helper()
 	db := s.open()
@@ -160,14 +160,14 @@ run: python train.py
 max_runtime: %dh
 `
 
-// TestBackupIsRestored takes a backup with the commands of docs/backup.md while a service acts,
-// charges and writes, loses the state, and restores the backup elsewhere. It holds what the state
-// held, to the nano-dollar, and acts on nothing until it is accepted.
+// TestBackupIsRestored makes a backup with the commands of docs/backup.md while a service acts,
+// charges and writes, loses the state, and restores the backup elsewhere. The restored state equals
+// the backed-up one to the nano-dollar, and acts on nothing until it is accepted.
 func TestBackupIsRestored(t *testing.T) {
 	for _, d := range []struct {
 		name  string
 		state func(t *testing.T) []string
-		// restored names the state in which the backup is restored, and what the commands call it.
+		// restored returns flags for the restored state, and its name in the commands.
 		restored func(t *testing.T) (state []string, name string)
 	}{{
 		"SQLite", func(t *testing.T) []string { return []string{"--data-dir", private(t)} },
@@ -209,7 +209,7 @@ curfew gate large.yaml || [ $? = 3 ]`)
 
 			h.shell(documented(t, "backup: "+d.name))
 
-			// What comes after the backup is lost with the state, but for what its witness knows.
+			// Later changes are lost with the state, except for those recorded by its witness.
 			h.shell("curfew keep " + working[1].id + ` --for 9h --reason "another demo"
 curfew gate larger.yaml || [ $? = 3 ]`)
 			lost := c.launch(account, "idle")
@@ -261,7 +261,7 @@ curfew gate larger.yaml || [ $? = 3 ]`)
 	}
 }
 
-// request is the newest request for the approval of a run.
+// request returns the newest request for the approval of a run.
 func (s *service) request(run string) (id string) {
 	s.t.Helper()
 	db := s.open()
@@ -273,7 +273,7 @@ func (s *service) request(run string) (id string) {
 	return id
 }
 
-// equals compares a restored state with the state that it is a backup of, which went on since.
+// equals compares a restored state with the original one, which has changed since then.
 func (s *service) equals(original *service) {
 	t := s.t
 	t.Helper()
@@ -287,7 +287,7 @@ func (s *service) equals(original *service) {
 		"g.id = s.grp WHERE e.number <= %d ORDER BY e.number"
 	for _, q := range []struct {
 		what, query string
-		// least is how many rows it has to have, to compare anything.
+		// least is the minimum number of rows, so that something is compared.
 		least int
 	}{
 		{"the audit log", fmt.Sprintf("SELECT * FROM audit WHERE id <= %d ORDER BY id", audited), 8},
@@ -308,7 +308,7 @@ func (s *service) equals(original *service) {
 			t.Errorf("%s in the backup:\n%s\nwant:\n%s", q.what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	// The sums that costs and budgets are read from are those of the entries: it is one moment.
+	// The sums used for costs and budgets equal those of the entries: the backup is consistent.
 	sum := s.one("SELECT CAST(SUM(amount) AS BIGINT) FROM ledger_entries")
 	if rolled := s.one("SELECT CAST(SUM(amount) AS BIGINT) FROM ledger_group_sums WHERE grain = 0"); rolled != sum ||
 		sum <= 0 {

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the drivers of the tests' own look
+	_ "github.com/jackc/pgx/v5/stdlib" // drivers for reading the state directly
 	_ "modernc.org/sqlite"
 )
 
-// open opens the state for a look that does not go through curfew.
+// open opens the state without curfew.
 func (s *service) open() *sql.DB {
 	s.t.Helper()
 	driver, at := "pgx", s.state[1]
@@ -28,7 +28,7 @@ func (s *service) open() *sql.DB {
 	return db
 }
 
-// audit counts what the audit log says of each machine.
+// audit counts the audit entries of each machine.
 func (s *service) audit() map[string]map[string]int {
 	s.t.Helper()
 	db := s.open()
@@ -56,7 +56,7 @@ func (s *service) audit() map[string]map[string]int {
 	return out
 }
 
-// quarantine is why nothing acts by the state; empty where it is taken for the newest.
+// quarantine returns why nothing acts by the state; empty if it is accepted as the newest.
 func (s *service) quarantine() (why string) {
 	s.t.Helper()
 	db := s.open()
@@ -67,7 +67,7 @@ func (s *service) quarantine() (why string) {
 	return why
 }
 
-// charged returns the ledger's charges for each machine's time, in dollars.
+// charged returns the ledger's charges for the time of each machine, in dollars.
 func (s *service) charged() map[string]float64 {
 	s.t.Helper()
 	db := s.open()
@@ -94,8 +94,8 @@ func (s *service) charged() map[string]float64 {
 	return out
 }
 
-// late is for how long a machine may have run before a round saw it, and after the newest
-// round, on a busy machine and with what goes wrong.
+// late is how long a machine may run before a round sees it, and after the newest round, on a busy
+// machine with faults.
 const late = 30 * time.Second
 
 // check holds the provider, the audit log and the ledger against one another when all has
@@ -107,7 +107,7 @@ func (s *service) check(outage time.Duration) {
 	c := s.cloud
 	s.everywhere(time.Now(), 2*time.Minute)
 	read := c.read()
-	for range 2 { // the rounds of that time are over, and posted
+	for range 2 { // rounds of that time have ended and were posted
 		s.everywhere(time.Now(), 2*time.Minute)
 	}
 	calls := map[string][]ended{}
@@ -132,7 +132,7 @@ func (s *service) check(outage time.Duration) {
 		case m.does != "idle" && (len(of) > 0 || state != "running"):
 			s.t.Errorf("%s, whose does is %q, is %s after %d calls: nothing may end it", m.id, m.does, state, len(of))
 		case m.does == "idle":
-			if s.settled { // a call that the provider refused is made again
+			if s.settled { // a call that the provider refused is repeated
 				of = slices.DeleteFunc(of, func(e ended) bool { return e.code != http.StatusOK })
 			}
 			if len(of) != 1 || !of[0].running || state == "running" {
@@ -148,16 +148,16 @@ func (s *service) check(outage time.Duration) {
 					until.Format(time.TimeOnly), until.Sub(at))
 			}
 		}
-		// The naive computation: from when it was first listed to when it ended or was listed last.
+		// The simple calculation: from the first listing to the end or the last listing.
 		from := m.launched
 		if first[m.account].After(from) {
 			from = first[m.account]
 		}
 		ran := until.Sub(from)
 		least, most := (ran-late-outage).Hours()*hourly, (ran+late).Hours()*hourly
-		if !from.After(first[m.account]) { // it was there before anything went wrong
+		if !from.After(first[m.account]) { // it existed before the first fault
 			least = (until.Sub(s.began) - late).Hours() * hourly
-		} else { // its launch time is hours ago: it may be charged from the reading before
+		} else { // its launch was hours ago, so charges may start at the previous reading
 			most = (ran + late + outage).Hours() * hourly
 		}
 		if got := charged[m.id]; got > most || got < math.Max(0, least) {

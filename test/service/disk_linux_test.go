@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// small returns a file system of its own of so many bytes.
+// small returns a separate file system with a size in bytes.
 func small(t *testing.T, bytes int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -23,7 +23,7 @@ func small(t *testing.T, bytes int) string {
 	return dir
 }
 
-// fill takes all room of a file system, by a file.
+// fill fills a file system with a file.
 func fill(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "filler")

@@ -22,12 +22,12 @@ import (
 type letter struct{ to, text string }
 
 func newLetter(body []byte) letter {
-	form, _ := url.ParseQuery(string(body)) // what is no form says nothing
+	form, _ := url.ParseQuery(string(body)) // other bodies have no values
 	return letter{form.Get("channel"), form.Get("text")}
 }
 
-// letters counts the messages about a machine that went to its owner, by what they are about:
-// the warning, what was done, or what went wrong.
+// letters counts the messages about a machine to its owner, by kind: warnings, completed actions,
+// and failures.
 func (c *cloud) letters(id string) (warnings, acted, alarms int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,45 +51,45 @@ func (c *cloud) letters(id string) (warnings, acted, alarms int) {
 // drill is one fault of docs/on-call.md.
 type drill struct {
 	name string
-	// inject causes the fault, and mend ends it. Either may be nil where the commands do it.
+	// inject causes the fault, and mend ends it. Either may be nil if the commands do it.
 	inject, mend func(d *drilled)
-	// metric has a sample over zero on some process while the fault is there, unless zero is
-	// set: then its sample is 0. It is a name with labels, in the order of their names.
+	// metric is positive on a process during the fault, or 0 if zero is set. It is a name with
+	// labels, sorted by name.
 	metric string
 	zero   bool
-	// log is in the log of a process, and trouble a kind that doctor state lists; empty: the
-	// fault is none of the state and its service.
+	// log occurs in the log of a process, and trouble is a kind that doctor state lists, or empty
+	// if the fault affects neither the state nor its service.
 	log, trouble string
-	// during runs once the fault shows, before the commands, and between two of them.
+	// during runs once the fault shows, before the first and between two commands.
 	during func(d *drilled, command int)
-	// fails is a command that is to fail, and says is in its message.
+	// fails is a command that must fail with a message that contains says.
 	fails, says string
 }
 
-// drilled is a service under the drill.
+// drilled is a service during a drill.
 type drilled struct {
 	*service
 	host    *host
 	account string
-	// machine is the newest that came to rest.
+	// machine is the newest idle machine.
 	machine *machine
-	// frozen are the times in which nothing may be called.
+	// frozen lists periods in which nothing may be called.
 	frozen [][2]time.Time
 }
 
 func newDrilled(c *cloud, s *service) *drilled {
 	d := &drilled{service: s, host: newHost(s), account: c.accounts()[0]}
-	d.host.folder = s.t.TempDir() // a mistake in the configuration of the service is not one of the operator's
+	d.host.folder = s.t.TempDir() // a mistake in the service's configuration does not affect the operator's
 	return d
 }
 
-// idle brings a machine to rest.
+// idle makes a machine idle.
 func (d *drilled) idle() *machine {
 	d.machine = d.cloud.launch(d.account, "idle")
 	return d.machine
 }
 
-// command runs a command of the document, which asks the newest process of the service.
+// command runs a documented command, which calls the newest process of the service.
 func (d *drilled) command(line string) (code int, output string) {
 	d.t.Helper()
 	if strings.Contains(line, "ITEM") {
@@ -99,7 +99,7 @@ func (d *drilled) command(line string) (code int, output string) {
 	return d.host.run(line, "CURFEW_SERVER="+running[len(running)-1].url(d.t), "CURFEW_SERVER_TIMEOUT=20s")
 }
 
-// item is the newest item of a machine.
+// item returns the newest item of a machine.
 func (d *drilled) item(m *machine) (id string) {
 	d.t.Helper()
 	db := d.open()
@@ -112,7 +112,7 @@ func (d *drilled) item(m *machine) (id string) {
 	return id
 }
 
-// samples returns a metric of each process that answers with one.
+// samples returns a metric of each process that exports it.
 func (d *drilled) samples(name string) (out []float64) {
 	for _, p := range d.processes() {
 		if v, err := metric(d.t.Context(), p.url(d.t), name); err == nil {
@@ -127,7 +127,7 @@ func (f *drill) shows(d *drilled) bool {
 	return slices.ContainsFunc(d.samples(f.metric), func(v float64) bool { return (v > 0) != f.zero })
 }
 
-// listed reports whether doctor state lists the trouble of a fault, at any process.
+// listed reports whether doctor state lists the trouble of a fault in any process.
 func (f *drill) listed(d *drilled) bool {
 	for _, p := range d.processes() {
 		req, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, p.url(d.t)+"/api/v1/doctor/state", nil)
@@ -160,7 +160,7 @@ func (f *drill) listed(d *drilled) bool {
 	return false
 }
 
-// ownerToken is the file of the token of the service's user.
+// ownerToken returns the file with the owner token of the service.
 func (d *drilled) ownerToken() string {
 	if d.state[0] == "--data-dir" {
 		return filepath.Join(d.state[1], "owner-token")
@@ -168,7 +168,7 @@ func (d *drilled) ownerToken() string {
 	return filepath.Join(d.dir, "curfew", "owner-token")
 }
 
-// sections are the commands of docs/on-call.md by the name of their drill.
+// sections returns the commands of docs/on-call.md by drill.
 func sections(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/on-call.md")
@@ -188,7 +188,7 @@ func sections(t *testing.T) map[string][]string {
 	return out
 }
 
-// run carries a drill out: the fault, what shows it, the commands of the document, and its end.
+// run carries out a drill: the fault, its signs, the documented commands, and its end.
 func (d *drilled) run(f drill, commands []string) {
 	t := d.t
 	t.Helper()
@@ -241,21 +241,21 @@ func (d *drilled) run(f drill, commands []string) {
 	t.Logf("--- %s: %s", f.name, time.Since(began).Round(time.Second))
 }
 
-// everyProcess is each process that there was.
+// everyProcess returns all processes, including ended ones.
 func (d *drilled) everyProcess() []*process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.ever)
 }
 
-// rounds waits for so many rounds of every account.
+// rounds waits for a number of rounds of every account.
 func (d *drilled) rounds(n int) {
 	for range n {
 		d.everywhere(time.Now(), 2*time.Minute)
 	}
 }
 
-// stops waits until a machine is stopped, and that is confirmed.
+// stops waits until a machine is stopped and that is confirmed.
 func (d *drilled) stops(m *machine) {
 	d.t.Helper()
 	wait(d.t, m.id+" is stopped", 4*time.Minute, func() bool {
@@ -339,7 +339,7 @@ func drills(server *postgres.Server) []drill {
 		name: "a fuse has blown", metric: "curfew_fuses_blown", log: "fuse", trouble: "fuse",
 		inject: func(d *drilled) {
 			d.command(`curfew freeze --reason "the drill"`)
-			for range 3 * workers { // the policy selects those that it stopped before, too
+			for range 3 * workers { // the policy also selects machines that it stopped before
 				d.idle()
 			}
 			d.command(`curfew unfreeze --reason "the drill"`)
@@ -410,7 +410,7 @@ func drills(server *postgres.Server) []drill {
 			d.command("curfew token create probe --role viewer --for 12h")
 			db := d.open()
 			defer db.Close()
-			// It was made long ago: tokens that are made for hours are meant to end.
+			// The token must be old, because short-lived tokens are meant to expire.
 			if _, err := db.ExecContext(d.t.Context(),
 				"UPDATE tokens SET created_at = created_at - 100 * (expires_at - created_at)"); err != nil {
 				d.t.Fatal(err)
@@ -426,7 +426,7 @@ func drills(server *postgres.Server) []drill {
 	}}
 }
 
-// deafen makes the channel refuse messages once it has accepted a warning of a machine; "" makes
+// deafen makes the channel refuse messages after it has accepted a warning of a machine; "" makes
 // it accept them again.
 func (c *cloud) deafen(id string) {
 	c.mu.Lock()
@@ -434,7 +434,7 @@ func (c *cloud) deafen(id string) {
 	c.deaf, c.deafAfter = false, id
 }
 
-// configure writes more lines to the end of the configuration, or none.
+// configure appends lines to the configuration, or removes them.
 func (s *service) configure(more string) {
 	s.t.Helper()
 	name := filepath.Join(s.dir, "curfew.yaml")
@@ -490,7 +490,7 @@ func TestDrill(t *testing.T) {
 				d.rounds(1)
 				m := d.idle()
 				d.stops(m)
-				// What is owed by a state that is lost is lost with it.
+				// Notices in a lost state are lost with it.
 				wait(t, "its owner is told", time.Minute, func() bool {
 					_, acted, _ := d.cloud.letters(m.id)
 					return acted == 1

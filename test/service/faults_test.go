@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// onlySlow leaves a test out of the everyday run.
+// onlySlow skips a test in normal runs.
 func onlySlow(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CURFEW_SLOW") == "" {
@@ -23,7 +23,7 @@ func onlySlow(t *testing.T) {
 	}
 }
 
-// seed is that of CURFEW_SEED, or 1.
+// seed returns a generator with the seed of CURFEW_SEED, or 1.
 func seed(t *testing.T) *rand.Rand {
 	t.Helper()
 	n := uint64(1)
@@ -37,7 +37,7 @@ func seed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(n, 15))
 }
 
-// databases are the two that a state may be in.
+// databases runs a test with both kinds of database.
 func databases(t *testing.T, do func(t *testing.T, state ...string)) {
 	t.Helper()
 	t.Run("SQLite", func(t *testing.T) { do(t, "--data-dir", private(t)) })
@@ -53,9 +53,9 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// TestKilledInsideAnAct: the process dies when the provider has carried out its call and
-// before it hears of it. Another one finds out, and does not call again. It is the quick one
-// of the everyday run.
+// TestKilledInsideAnAct kills the process after the provider has carried out a call and before it
+// receives the response. Another process finds out and does not repeat the call. It is the quick
+// variant for normal runs.
 func TestKilledInsideAnAct(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, 1)
@@ -85,9 +85,9 @@ func TestKilledInsideAnAct(t *testing.T) {
 	s.check(0)
 }
 
-// TestKilledAtRandom: three processes share three accounts in which machines come to rest all
-// the time, and one after another is killed at random and started again. From each kill to
-// the next reading of every account it takes under 15 s.
+// TestKilledAtRandom shares three accounts, in which machines become idle all the time, among three
+// processes that are killed at random and restarted. After each kill every account is read within
+// 15 s.
 func TestKilledAtRandom(t *testing.T) {
 	onlySlow(t)
 	databases(t, func(t *testing.T, state ...string) {
@@ -116,14 +116,15 @@ func TestKilledAtRandom(t *testing.T) {
 		if worst >= 15*time.Second {
 			t.Errorf("an account was not read for %s after a kill", worst)
 		}
-		// What was cut off between its intent and its call is warned of again after 5m.
+		// An action interrupted between its intent and its call is warned of again after 5m.
 		s.stopped(10 * time.Minute)
 		s.check(time.Minute)
 	})
 }
 
-// TestKilledManyTimes: processes are killed at random moments, and as often right after the
-// provider has carried out a call and before they hear of it. CURFEW_SERVICE_KILLS is how often.
+// TestKilledManyTimes kills processes at random moments, and as often right after the provider has
+// carried out a call and before they receive the response. CURFEW_SERVICE_KILLS is the number of
+// kills.
 func TestKilledManyTimes(t *testing.T) {
 	onlySlow(t)
 	kills := 200
@@ -161,7 +162,7 @@ func TestKilledManyTimes(t *testing.T) {
 		for int(all.Load()) < kills {
 			c.launch(c.accounts()[rng.IntN(3)], "idle")
 			time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond) // a random moment of a round
-			// Half of the random kills that are left wait for one inside a call.
+			// Half of the remaining random kills wait for one inside a call.
 			if random := all.Load() - inside.Load(); random < 1+2*inside.Load() && int(all.Load()) < kills {
 				if running := s.processes(); len(running) > 0 && kill(running[rng.IntN(len(running))].number) {
 					all.Add(1)
@@ -178,14 +179,14 @@ func TestKilledManyTimes(t *testing.T) {
 		for len(s.processes()) < 3 {
 			s.start("")
 		}
-		// What was cut off between its intent and its call is warned of again after 5m.
+		// An action interrupted between its intent and its call is warned of again after 5m.
 		s.stopped(12 * time.Minute)
 		s.check(15 * time.Minute)
 	})
 }
 
-// TestStoppedInsideAnAct: a process is suspended when it is about to act, and woken when
-// others have acted in its place. It acts on nothing that it no longer holds.
+// TestStoppedInsideAnAct suspends a process that is about to act, and resumes it after others have
+// acted in its place. It does not act on anything that it no longer holds.
 func TestStoppedInsideAnAct(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()
@@ -201,7 +202,7 @@ func TestStoppedInsideAnAct(t *testing.T) {
 		s.calm(began)
 		for range rounds {
 			m := c.launch(c.accounts()[rng.IntN(2)], "idle")
-			// It is suspended at one of the reads that come between the warning and the call.
+			// It is suspended during one of the reads between the warning and the call.
 			after := int64(rng.IntN(3))
 			var seen atomic.Int64
 			asleep := make(chan *process, 1)
@@ -230,8 +231,8 @@ func TestStoppedInsideAnAct(t *testing.T) {
 			}
 			c.set(nil)
 			slept := time.Now()
-			// Another one acts in its place, unless this one was suspended while it wrote to a
-			// SQLite file: that stays locked until it wakes.
+			// Another process acts in its place, unless this one was suspended during a write to a
+			// SQLite file, which then stays locked.
 			for time.Since(slept) < nap {
 				time.Sleep(100 * time.Millisecond)
 			}
@@ -252,7 +253,7 @@ func TestStoppedInsideAnAct(t *testing.T) {
 	})
 }
 
-// TestTheDatabaseGoesAway: the server crashes and comes back; for as long nothing is called.
+// TestTheDatabaseGoesAway crashes the server and restarts it; in between nothing is called.
 func TestTheDatabaseGoesAway(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()
@@ -286,7 +287,7 @@ func TestTheDatabaseGoesAway(t *testing.T) {
 	s.check(2 * time.Minute)
 }
 
-// TestTheFileIsLocked: another program keeps the file of the state locked for a minute.
+// TestTheFileIsLocked lets another program lock the file of the state for a minute.
 func TestTheFileIsLocked(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()
@@ -325,8 +326,8 @@ func TestTheFileIsLocked(t *testing.T) {
 	s.check(2 * time.Minute)
 }
 
-// TestTheDiskIsFull: nothing is called that could not be written down first, and it goes on
-// when there is room.
+// TestTheDiskIsFull checks that nothing is called that could not be recorded first, and that work
+// continues once there is room.
 func TestTheDiskIsFull(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestTheProviderFails: calls that are throttled, denied, hang, or whose answers are cut off
-// in the middle end nothing that works, make nothing unknown idle, and do nothing twice.
+// TestTheProviderFails checks that throttled, denied, hanging and truncated calls end no working
+// machine, do not make unknown ones idle, and repeat nothing.
 func TestTheProviderFails(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestTheProviderFails(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		faults []wire.Fault
-		// blind says that for as long nothing can be known, and so nothing may be ended.
+		// blind is true if nothing can be known during the fault, so that nothing may be ended.
 		blind bool
 	}{
 		{"throttled", []wire.Fault{{Kind: wire.Throttling}}, true},
@@ -65,7 +65,7 @@ func TestTheProviderFails(t *testing.T) {
 		}
 		c.truncate(false)
 		for _, e := range c.calls()[before:] {
-			// What a round had read before may be acted on for a moment.
+			// Data that a round had read before may be used for a moment.
 			if tc.blind && e.at.Sub(from) > 15*time.Second {
 				t.Errorf("%s: %s was stopped %s after it began", tc.name, e.id, e.at.Sub(from))
 			}
@@ -74,12 +74,12 @@ func TestTheProviderFails(t *testing.T) {
 		t.Logf("%s: it goes on", tc.name)
 	}
 	s.stopped(12 * time.Minute)
-	s.settled = true // a call that failed is made again
+	s.settled = true // a failed call is repeated
 	s.check(5 * time.Minute)
 }
 
-// TestClocksJump: clocks of processes jump forward and back by a minute, hours, days and years. No
-// machine is stopped before its grace is over by a clock that does not jump.
+// TestClocksJump makes clocks of processes jump forward and back by a minute, hours, days and
+// years. No machine is stopped before its grace period is over by a steady clock.
 func TestClocksJump(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestClocksJump(t *testing.T) {
 	})
 }
 
-// older builds curfew as it was before the newest migration of the state.
+// older builds curfew from before the newest migration of the state.
 func older(t *testing.T) string {
 	t.Helper()
 	git := func(args ...string) string {
@@ -158,8 +158,8 @@ func older(t *testing.T) string {
 	return binary
 }
 
-// TestAnOlderBinary: one that runs when a newer one migrates the state, and one that is
-// started then, work on or refuse to and say so.
+// TestAnOlderBinary checks that an older process that runs during a migration by a newer one, and
+// one that is started afterwards, either work or refuse to with an explanation.
 func TestAnOlderBinary(t *testing.T) {
 	onlySlow(t)
 	t.Parallel()

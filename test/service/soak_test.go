@@ -19,7 +19,7 @@ import (
 // listening matches the address in the log.
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
-// url waits until a process listens, and returns where.
+// url waits until a process listens, and returns its address.
 func (p *process) url(t *testing.T) string {
 	t.Helper()
 	var at string
@@ -32,7 +32,7 @@ func (p *process) url(t *testing.T) string {
 	return at
 }
 
-// metric reads a metric of the process itself.
+// metric reads a metric of the process.
 func metric(ctx context.Context, at, name string) (float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/metrics", nil)
 	if err != nil {
@@ -55,8 +55,8 @@ func metric(ctx context.Context, at, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no %s", at, name)
 }
 
-// TestSoak: a service that acts and answers for CURFEW_SOAK, such as 1h, needs no more than a
-// tenth more memory at the end than after a third of it, and no more goroutines.
+// TestSoak checks that a service that acts and serves requests for CURFEW_SOAK, such as 1h, uses at
+// most a tenth more memory at the end than after a third of that time, and no more goroutines.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("CURFEW_SOAK"))
 	if os.Getenv("CURFEW_SOAK") == "" {
@@ -78,7 +78,7 @@ func TestSoak(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer func() { stop(); wg.Wait() }()
-	for range 4 { // people look at it
+	for range 4 { // people view it
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				for _, path := range []string{
@@ -102,7 +102,8 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
-	// least is the least of some readings within a time: what collections of garbage leave.
+	// least returns the minimum of some readings within a time: the memory after garbage
+	// collections.
 	least := func(name string, within time.Duration) float64 {
 		t.Helper()
 		low, seen := 0.0, false

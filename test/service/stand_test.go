@@ -1,5 +1,5 @@
-// Package service_test holds services of several real processes against what goes wrong:
-// kills, stops, databases that go away, full disks, a provider that fails, clocks that jump.
+// Package service_test runs services of several real processes under faults: kills, suspensions,
+// database outages, full disks, provider failures and clock jumps.
 package service_test
 
 import (
@@ -39,11 +39,11 @@ import (
 // childVariable holds the order of a process of a service.
 const childVariable = "CURFEW_SERVICE_FAULTS_CHILD"
 
-// order is a command line with what it takes from outside.
+// order is a command line with its environment.
 type order struct {
 	Args []string
 	Dir  string
-	// Clock is a file with how far the process's clock is off, as a duration.
+	// Clock is a file with the offset of the process's clock, as a duration.
 	Clock string
 }
 
@@ -82,8 +82,9 @@ func (o order) run(ctx context.Context) int {
 const (
 	region      = "us-east-1"
 	machineType = "g5g.xlarge"
-	hourly      = 0.42 // its price in dollars
-	// workers are the machines of an account that work: with them, idle ones never blow the fuse.
+	hourly      = 0.42 // price in dollars
+	// workers is the number of working machines in an account: with them, idle ones never blow the
+	// fuse.
 	workers = 8
 )
 
@@ -112,7 +113,7 @@ serve: {interval: 2s, deadline: 1m}
 enforce: {window: 2h}
 `
 
-// machine is one of an account, with what is true of it.
+// machine is a machine of an account with its actual state.
 type machine struct {
 	id, account string
 	launched    time.Time
@@ -120,13 +121,13 @@ type machine struct {
 	does string
 }
 
-// ended is a call that stopped a machine, as it reached the provider.
+// ended is a call that stopped a machine, as received by the provider.
 type ended struct {
 	id      string
 	process int
 	at      time.Time
-	running bool // it ran when the call came
-	code    int  // how it was answered; 0 is not at all
+	running bool // it was running when the call arrived
+	code    int  // status of the response; 0 is none
 }
 
 // cloud is accounts at a provider, and the people's channel.
@@ -137,19 +138,19 @@ type cloud struct {
 	slack  *httptest.Server
 	roles  []string
 	api    map[string]*ec2.Client // moto itself, by account
-	making sync.Mutex             // one machine at a time
+	making sync.Mutex             // machines are created one at a time
 	mu     sync.Mutex
-	now    time.Time // measured up to here
+	now    time.Time // end of the measurements
 	all    []*machine
 	ends   []*ended
-	warned map[string]time.Time // the first accepted warning
-	told   []letter             // what the channel accepted
+	warned map[string]time.Time // time of the first accepted warning
+	told   []letter             // accepted messages
 	deaf   bool                 // the channel refuses messages
-	// deafAfter is a machine after whose warning the channel is deaf.
+	// deafAfter is a machine after whose warning the channel refuses messages.
 	deafAfter string
 	listed    map[string][]time.Time
 	hook      func(process int, operation string, before bool)
-	cut       bool // answers are cut off in the middle
+	cut       bool // responses are truncated
 }
 
 // newCloud starts moto with accounts of machines.
@@ -208,10 +209,10 @@ func newCloud(t *testing.T, accounts int) *cloud {
 	return c
 }
 
-// accounts are their numbers, sorted.
+// accounts returns the account numbers, sorted.
 func (c *cloud) accounts() []string { return slices.Sorted(maps.Keys(c.api)) }
 
-// launch makes a machine that was measured for two hours.
+// launch creates a machine with two hours of measurements.
 func (c *cloud) launch(account, does string) *machine {
 	c.t.Helper()
 	tags := map[string]string{
@@ -253,7 +254,7 @@ func (c *cloud) launch(account, does string) *machine {
 	return m
 }
 
-// report lets a machine report a minute.
+// report publishes the measurements of a machine for a minute.
 func (c *cloud) report(m *machine, at time.Time) {
 	cpu, gpu, memory, network := 0.8, 0.0, 3.0, 720.0
 	if m.does == "work" {
@@ -280,7 +281,7 @@ func (c *cloud) report(m *machine, at time.Time) {
 	put("CWAgent", "nvidia_smi_power_draw", 10+0.6*gpu, card...)
 }
 
-// measure lets all machines report up to now.
+// measure publishes the measurements of all machines up to now.
 func (c *cloud) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,7 +292,7 @@ func (c *cloud) measure() {
 	}
 }
 
-// channel is the people's: it accepts every warning, unless it is deaf.
+// channel serves the people's channel: it accepts every warning, unless it is deaf.
 func (c *cloud) channel(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	c.mu.Lock()
@@ -311,7 +312,7 @@ func (c *cloud) channel(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(rw, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
 }
 
-// endpoint is the provider as one process reaches it.
+// endpoint serves the provider to one process.
 func (c *cloud) endpoint(process int) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -319,7 +320,7 @@ func (c *cloud) endpoint(process int) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		form, _ := url.ParseQuery(string(body)) // what is no form names nothing
+		form, _ := url.ParseQuery(string(body)) // other bodies have no values
 		operation := form.Get("Action")
 		c.mu.Lock()
 		hook, cut := c.hook, c.cut
@@ -359,7 +360,7 @@ func (c *cloud) endpoint(process int) http.Handler {
 	})
 }
 
-// stop carries out a call that ends machines, and keeps what was true when it came.
+// stop carries out a call that ends machines, and records their state when it arrived.
 func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorder, r *http.Request) {
 	if form.Get("DryRun") == "true" {
 		c.wire.ServeHTTP(got, r)
@@ -378,7 +379,7 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 	c.mu.Lock()
 	c.ends = append(c.ends, came...)
 	c.mu.Unlock()
-	// What has arrived is carried out, whatever becomes of the process.
+	// A call that has arrived is carried out, even if the process dies.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), 30*time.Second)
 	defer stop()
 	served := false
@@ -394,7 +395,7 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 		c.mu.Lock()
 		e.code = got.Code
 		c.mu.Unlock()
-		if got.Code == http.StatusOK { // moto's own clock is another one
+		if got.Code == http.StatusOK { // moto has another clock
 			c.wire.Patch(wire.Patch{
 				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: e.id,
 				Set: map[string]any{
@@ -407,7 +408,7 @@ func (c *cloud) stop(process int, form url.Values, got *httptest.ResponseRecorde
 	}
 }
 
-// state is the provider's own word on a machine.
+// state returns the provider's state of a machine.
 func (c *cloud) state(id string) string {
 	for _, m := range c.machines() {
 		if m.id == id {
@@ -438,7 +439,7 @@ func (c *cloud) calls() []ended {
 	return out
 }
 
-// set sets what happens at calls: nothing where it is nil.
+// set sets a hook for calls, or removes it if it is nil.
 func (c *cloud) set(hook func(process int, operation string, before bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -451,7 +452,7 @@ func (c *cloud) truncate(yes bool) {
 	c.cut = yes
 }
 
-// read returns the last time that each account was listed.
+// read returns the time at which each account was last listed.
 func (c *cloud) read() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -471,7 +472,7 @@ type process struct {
 	waited chan struct{}
 }
 
-// buffer is a log that is written and read at once.
+// buffer is a log that can be read while it is written.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -489,25 +490,25 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// service is processes that share a state.
+// service is several processes with a shared state.
 type service struct {
 	t     *testing.T
 	cloud *cloud
 	dir   string
-	state []string // the flags that name the state
+	state []string // flags that select the state
 	grace time.Duration
 	lease time.Duration
-	began time.Time // when all was calm, and each machine charged
-	// settled is true if calls which failed at the provider may be made again.
+	began time.Time // when everything was calm and each machine charged
+	// settled is true if calls that failed at the provider may be repeated.
 	settled bool
 
 	mu     sync.Mutex
 	number int
 	all    []*process
-	ever   []*process // with those that ended
+	ever   []*process // including ended processes
 }
 
-// older writes the configuration for a curfew that knows neither serve nor aws.accounts, and
+// older writes the configuration for a curfew that supports neither serve nor aws.accounts, and
 // returns its folder.
 func (s *service) older() string {
 	s.t.Helper()
@@ -571,7 +572,7 @@ func (s *service) processes() []*process {
 	return slices.Clone(s.all)
 }
 
-// start starts a replica; binary is another curfew than this one, "" this one.
+// start starts a replica; binary is another curfew, or "" for this one.
 func (s *service) start(binary string) *process {
 	s.t.Helper()
 	s.mu.Lock()
@@ -595,7 +596,7 @@ func (s *service) start(binary string) *process {
 		p.Cmd = exec.Command(binary, args...)
 		if help, _ := exec.CommandContext(s.t.Context(), binary, "serve", "--help").Output(); !bytes.Contains(help,
 			[]byte("--enforce")) {
-			// It knows no service: cron runs it.
+			// It cannot serve, so it runs as from cron.
 			once := append([]string{
 				"-c", `while :; do "$0" "$@"; sleep 2; done`, binary, "enforce", "--once", "--enforce", "--policy",
 				"policies.yaml",
@@ -643,7 +644,7 @@ func wait(t *testing.T, what string, most time.Duration, is func() bool) {
 	}
 }
 
-// everywhere waits until each account was listed after a time, and returns when the last was.
+// everywhere waits until each account was listed after a time, and returns when that was the case.
 func (s *service) everywhere(since time.Time, most time.Duration) time.Duration {
 	s.t.Helper()
 	wait(s.t, "each account is read", most, func() bool {
@@ -658,7 +659,7 @@ func (s *service) everywhere(since time.Time, most time.Duration) time.Duration 
 	return time.Since(since)
 }
 
-// calm waits until each account was read and charged, before anything goes wrong.
+// calm waits until each account was read and charged, before the first fault.
 func (s *service) calm(began time.Time) {
 	s.t.Helper()
 	s.everywhere(began, 3*time.Minute)

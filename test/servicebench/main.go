@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// bench is the benchmark under way.
+// bench is a running benchmark.
 type bench struct {
 	binary, dir, policy string
 	accounts, machines  int
@@ -64,7 +64,7 @@ type bench struct {
 	tokens []string
 }
 
-// promised is how long the API may take in 99 of 100 calls.
+// promised is the documented latency limit for 99 % of API calls.
 const promised = 100 * time.Millisecond
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -114,7 +114,7 @@ policies:
     then: [{warn: {notify: [owner], grace: 15m}}, {do: stop}]
 `
 
-// serve starts the replicas on a state, with Prometheus, and returns what ends them.
+// serve starts the replicas with a state and Prometheus, and returns a function that ends them.
 func (b *bench) serve(ctx context.Context, database string) (end func(), err error) {
 	prometheus := free()
 	server, err := b.w.prometheus(ctx, b.dir, prometheus)
@@ -187,7 +187,7 @@ func (b *bench) serve(ctx context.Context, database string) (end func(), err err
 	}, nil
 }
 
-// curfew is a command of the binary.
+// curfew returns a command of the binary.
 func (b *bench) curfew(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, b.binary, args...)
 	cmd.Dir = b.dir
@@ -198,11 +198,11 @@ func (b *bench) curfew(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// free returns an address that is free now.
+// free returns a currently unused address.
 func free() string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		panic(err) // there is no loopback
+		panic(err) // there is no loopback interface
 	}
 	defer l.Close()
 	return l.Addr().String()
@@ -299,7 +299,7 @@ func (b *bench) measure(ctx context.Context) error {
 		}
 	}
 	metrics := float64(b.w.queries.Load()-queries) * month
-	// CloudWatch: $0.01 per 1,000 metrics that GetMetricData is asked for.
+	// CloudWatch charges $0.01 per 1,000 metrics requested by GetMetricData.
 	fmt.Fprintf(b.out,
 		"AWS in all                   %.0f calls and %.0f metrics a month, which is $%.2f at $0.01 per "+
 			"1,000 metrics\n", float64(asked)*month, metrics, metrics/1000*0.01)
@@ -330,7 +330,7 @@ func (b *bench) ready(ctx context.Context) error {
 	return errors.New("not every account was read within 15m")
 }
 
-// read counts the accounts of which a pass and of which an audit has ended well.
+// read returns the number of accounts with a successful pass, and with a successful audit.
 func (b *bench) read(ctx context.Context) (passes, audits int) {
 	seen := map[string]bool{}
 	for _, u := range b.urls {
@@ -365,7 +365,7 @@ func (b *bench) log() string {
 
 // logged returns the output of the first process.
 func (b *bench) logged() string {
-	text, _ := os.ReadFile(filepath.Join(b.dir, "log-0")) // none says nothing
+	text, _ := os.ReadFile(filepath.Join(b.dir, "log-0")) // a missing log is empty
 	return string(text)
 }
 
@@ -378,7 +378,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// times are durations, of which percentiles are told.
+// times are durations with percentiles.
 type times struct {
 	mu     sync.Mutex
 	all    []time.Duration
@@ -401,7 +401,7 @@ func (t *times) String() string {
 		len(t.all), t.failed)
 }
 
-// at is the percentile of a share; 0 of none.
+// at returns the percentile of a share; 0 if empty.
 func (t *times) at(share float64) time.Duration {
 	if len(t.all) == 0 {
 		return 0
@@ -410,7 +410,8 @@ func (t *times) at(share float64) time.Duration {
 	return t.all[min(len(t.all)-1, int(share*float64(len(t.all))))].Round(100 * time.Microsecond)
 }
 
-// verdicts turns one machine of each account again and again, and waits until the API says so.
+// verdicts changes the first machine of each account repeatedly, and waits until the API reports
+// it.
 func (b *bench) verdicts(ctx context.Context, out *times) {
 	var wg sync.WaitGroup
 	for account := range b.accounts {
@@ -445,7 +446,7 @@ func (b *bench) verdicts(ctx context.Context, out *times) {
 	wg.Wait()
 }
 
-// mix are the requests of clients, by share.
+// mix is the mix of client requests, by share.
 var mix = []struct {
 	name  string
 	share int
@@ -462,7 +463,7 @@ var mix = []struct {
 	{"budgets", 5, func(*bench) string { return "/api/v1/budgets" }},
 }
 
-// client asks at its rate.
+// client sends requests at its rate.
 func (b *bench) client(ctx context.Context, number int, answers map[string]*times) {
 	every := time.Duration(float64(time.Second) / b.rate)
 	if !sleep(ctx, time.Duration(rand.Int64N(int64(every)))) {
@@ -508,13 +509,13 @@ func get(ctx context.Context, url, token string, into any) (int, error) {
 	return res.StatusCode, err
 }
 
-// used is the resource use of processes: CPU, memory now and at most in bytes.
+// used is the resource use of processes: CPU, current and peak memory in bytes.
 type used struct {
 	cpu          time.Duration
 	memory, most int64
 }
 
-// usage adds up what the kernel says of the processes.
+// usage sums the kernel's statistics of the processes.
 func (b *bench) usage() (out used) {
 	for _, pid := range b.pids {
 		out.cpu += cpu(pid)
@@ -545,14 +546,14 @@ func cpu(pid int) (out time.Duration) {
 	return out
 }
 
-// ticks reads a time of the kernel.
+// ticks parses a duration of the kernel.
 func ticks(text string) time.Duration {
 	const hertz = 100 // USER_HZ
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return time.Duration(n) * time.Second / hertz
 }
 
-// others is the CPU that was used by Prometheus, by this process, and by all of this machine.
+// others is the CPU use of Prometheus, of this process, and of the whole machine.
 type others struct{ prometheus, own, all time.Duration }
 
 func (o others) since(before others) others {
@@ -571,7 +572,7 @@ func (b *bench) beside() others {
 	return out
 }
 
-// load is the load average of this machine.
+// load returns the load average of this machine.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	return strings.Join(strings.Fields(string(text))[:3], ", ")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestTheExporterTurnsAMachine: what Prometheus scrapes of the first machine changes when it
-// is told to, and the time of the scrape is kept.
+// TestTheExporterTurnsAMachine checks that the metrics of the first machine change on request, and
+// that the time of the scrape is recorded.
 func TestTheExporterTurnsAMachine(t *testing.T) {
 	w := newWorld(2, 3)
 	defer w.close()
@@ -48,7 +48,7 @@ func TestTheExporterTurnsAMachine(t *testing.T) {
 	}
 }
 
-// TestPercentiles: of a hundred durations, and of none.
+// TestPercentiles checks the percentiles of a hundred durations, and of none.
 func TestPercentiles(t *testing.T) {
 	all := &times{}
 	if all.String() != "nothing" {
@@ -62,7 +62,7 @@ func TestPercentiles(t *testing.T) {
 	}
 }
 
-// TestWrongFlags: several processes share no file, and a binary is needed.
+// TestWrongFlags checks that several processes cannot share a file, and that a binary is required.
 func TestWrongFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"-replicas", "2", "curfew"}, {"-machines", "3", "curfew"}, {"-for", "1m", "curfew"},

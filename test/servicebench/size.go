@@ -10,15 +10,15 @@ import (
 	"slices"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the drivers of the look at the size
+	_ "github.com/jackc/pgx/v5/stdlib" // drivers to measure the size
 	_ "modernc.org/sqlite"
 )
 
-// sizes are the bytes that a state takes on the disk.
+// sizes are the sizes of a state on disk, in bytes.
 type sizes struct {
 	total int64
-	// wal counts what PostgreSQL wrote to its log; it is kept only until the next checkpoint and for
-	// replication and point-in-time recovery.
+	// wal is the size of PostgreSQL's write-ahead log, which is only kept until the next checkpoint
+	// and for replication and point-in-time recovery.
 	wal    int64
 	tables map[string]tableSize
 }
@@ -26,13 +26,13 @@ type sizes struct {
 // tableSize is the size of one table, with the writes of its rows.
 type tableSize struct {
 	rows, indexes int64 // bytes; rows includes what is stored out of line
-	// inserted, updated and deleted count rows since the database was made. Of the updates, hot ones
-	// stayed on their page and touched no index. Dead rows wait for a vacuum.
+	// inserted, updated and deleted count rows since the creation of the database. hot counts
+	// updates that stayed on their page and touched no index. dead rows wait for a vacuum.
 	inserted, updated, hot, deleted, dead int64
 }
 
-// sizeOf measures the state in a folder by its pages: the file itself is only written to once its log
-// of writes is full, and that log stays as large as it was.
+// sizeOf measures the state in a folder by its pages, because the file itself is only written when
+// its write-ahead log is full, and that log does not shrink.
 func sizeOf(ctx context.Context, dir string) (s sizes, err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "curfew.db")+"?mode=ro&_pragma=busy_timeout(10000)")
 	if err != nil {
@@ -74,7 +74,7 @@ func sizeOfDatabase(ctx context.Context, at string) (s sizes, err error) {
 	return s, rows.Err()
 }
 
-// grown prints how a state grew while it was measured, in all and by table.
+// grown prints the growth of a state during the measurement, in total and by table.
 func grown(out io.Writer, before, after sizes, took time.Duration, machines int) {
 	perDay := func(n int64) int64 { return int64(float64(n) / took.Hours() * 24) }
 	all := after.total - before.total

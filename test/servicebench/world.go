@@ -18,18 +18,18 @@ import (
 
 const region = "us-east-1"
 
-// world is accounts of synthetic machines: a stand-in of AWS that answers for them, and an
-// exporter that Prometheus scrapes.
+// world is several accounts of synthetic machines: a stand-in for AWS, and an exporter that
+// Prometheus scrapes.
 type world struct {
-	accounts, machines int // machines of each account
+	accounts, machines int // machines per account
 	fleets             []*wire.Server
-	queries            atomic.Int64 // metrics that CloudWatch was asked for
+	queries            atomic.Int64 // metrics requested from CloudWatch
 	roles              []string
 	aws, exporter      *httptest.Server
 
 	mu sync.Mutex
-	// turned is when the exporter first said of an account's first machine what it says now,
-	// and works what that is.
+	// turned is when the exporter first reported the current activity of an account's first
+	// machine; works is that activity.
 	turned []time.Time
 	works  []bool
 	want   []bool
@@ -64,7 +64,7 @@ func (w *world) close() {
 
 func keyOf(account int) string { return fmt.Sprintf("ASIA%016d", account) }
 
-// provider hands out keys for roles, and passes calls to the account of their keys.
+// provider returns keys for roles, and forwards calls to the account of their keys.
 func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 	_, key, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ = strings.Cut(key, "/")
@@ -96,21 +96,22 @@ func (w *world) provider(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// turn makes the first machine of an account do something else from the next scrape on.
+// turn changes the activity of an account's first machine from the next scrape on.
 func (w *world) turn(account int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.want[account] = !w.works[account]
 }
 
-// now returns what the first machine of an account does, and since which scrape.
+// now returns the activity of an account's first machine, and the scrape since which it is
+// reported.
 func (w *world) now(account int) (works bool, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.works[account], w.turned[account]
 }
 
-// metrics is the exporter of an account: one GPU a machine. Seven in ten machines work.
+// metrics serves the exporter of an account: one GPU per machine. Seven in ten machines work.
 func (w *world) metrics(rw http.ResponseWriter, r *http.Request) {
 	var account int
 	if _, err := fmt.Sscanf(r.URL.Path, "/%d", &account); err != nil || account >= w.accounts {
@@ -169,7 +170,7 @@ func (w *world) metrics(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write([]byte(b.String()))
 }
 
-// calls counts what AWS was asked, by operation.
+// calls counts the AWS calls by operation.
 func (w *world) calls() map[string]int {
 	out := map[string]int{}
 	for _, f := range w.fleets {

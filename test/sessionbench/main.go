@@ -50,13 +50,13 @@ func main() {
 const (
 	region      = "us-east-1"
 	machineType = "g6.xlarge"
-	// least is the bound of the p95 of a start on this machine.
+	// least is the limit for the p95 of a start on this machine.
 	least = 3 * time.Second
-	// patient is how long a session may take at all.
+	// patient is the maximum duration of a session.
 	patient = 2 * time.Minute
 )
 
-// bench is the benchmark under way.
+// bench is a running benchmark.
 type bench struct {
 	binary, dir string
 	env         []string
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// curfew gives a command in a folder.
+// curfew runs a command in a folder.
 func (b *bench) curfew(ctx context.Context, dir string, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, b.binary, args...)
 	var out, errs bytes.Buffer
@@ -111,8 +111,7 @@ func (b *bench) curfew(ctx context.Context, dir string, args ...string) (string,
 	return out.String(), nil
 }
 
-// local measures `curfew up demo --cloud local` on a fresh machine: each run has a state of its
-// own.
+// local measures `curfew up demo --cloud local` with a new state in each run.
 func (b *bench) local(ctx context.Context, runs int) (p95 time.Duration, err error) {
 	var took []time.Duration
 	for i := range runs {
@@ -141,7 +140,7 @@ func (b *bench) local(ctx context.Context, runs int) (p95 time.Duration, err err
 	return p95, nil
 }
 
-// counter is a proxy that counts.
+// counter is a proxy that counts calls.
 type counter struct {
 	calls atomic.Int64
 	to    *httputil.ReverseProxy
@@ -153,7 +152,7 @@ func (c *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.to.ServeHTTP(w, r)
 }
 
-// before starts a proxy before a service.
+// before starts a proxy in front of a service.
 func before(service string) (*counter, *httptest.Server, error) {
 	to, err := url.Parse(service)
 	if err != nil {
@@ -231,7 +230,7 @@ func (b *bench) cloud(ctx context.Context) (err error) {
 	return nil
 }
 
-// until waits until a session is so far.
+// until waits for a state of a session.
 func (b *bench) until(ctx context.Context, dir string, done func(view.Run) bool) error {
 	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		out, err := b.curfew(ctx, dir, "ls", "-o", "json")

@@ -18,7 +18,7 @@ import (
 const brief = `sessions: {cloud: aws, grace: 2s, image: IMAGE}
 `
 
-// log are the events of a session, each as "kind text".
+// log returns the events of a session, each as "kind text".
 func (s *stand) log(name string) (lines []string) {
 	s.t.Helper()
 	out, _ := s.curfew(0, "logs", name, "-o", "json")
@@ -32,7 +32,7 @@ func (s *stand) log(name string) (lines []string) {
 	return lines
 }
 
-// inOrder checks that events came, one after the other.
+// inOrder checks that lines contain events in order.
 func inOrder(t *testing.T, lines []string, want ...string) {
 	t.Helper()
 	i := 0
@@ -46,9 +46,9 @@ func inOrder(t *testing.T, lines []string, want ...string) {
 	}
 }
 
-// TestWholeSession is a session on AWS from its start to its end: its machine runs its user
-// data, is ready, rests, is warned, saves its work and ends, and nothing is left. Started
-// again, it has its work.
+// TestWholeSession runs a whole session on AWS: its machine runs its user data, becomes ready and
+// idle, is warned, saves its work and ends, and nothing is left. After a new start its work is
+// restored.
 func TestWholeSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
@@ -81,7 +81,7 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 		t.Errorf("its hold: %s", out)
 	}
 
-	// Again, with its work.
+	// Start it again, with its work.
 	s.curfew(0, "up", "demo", "--idle", "1h", "-q")
 	run = s.run("demo")
 	text, err := os.ReadFile(filepath.Join(m.root(run.ResourceIDs[0]), "root", "work", "notes.txt"))
@@ -112,12 +112,12 @@ setup: '[ -f notes.txt ] || echo "made on $(hostname)" > notes.txt'
 	}
 }
 
-// TestRefusals: what a quota refuses is not tried elsewhere, and the quota to raise is
-// named; what has no capacity is.
+// TestRefusals checks that a launch refused by a quota is not tried elsewhere, and that the quota
+// to raise is named, while missing capacity leads to another attempt.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
-	launches := s.account.Wire.Launches.Count // a busy machine may repeat one with its token
+	launches := s.account.Wire.Launches.Count // a machine under load may repeat one with its token
 	s.account.Wire.Launches.Refuse(wire.LaunchRefusal{
 		Code: "VcpuLimitExceeded", Type: machineType, Times: 1, Again: true,
 	})
@@ -141,7 +141,7 @@ func TestRefusals(t *testing.T) {
 	}
 	s.curfew(0, "down", "capacity", "--discard")
 
-	// Machines are chosen by their CPUs as well.
+	// Machines can also be selected by their CPUs.
 	s.curfew(0, "up", "cpus", "--cpus", "4", "--detach")
 	s.eventually("a machine with 4 CPUs is launched", func() bool { return len(s.run("cpus").ResourceIDs) == 1 })
 	described, err := s.api.DescribeInstanceTypes(t.Context(), &ec2.DescribeInstanceTypesInput{
@@ -153,7 +153,7 @@ func TestRefusals(t *testing.T) {
 	}
 	s.curfew(0, "down", "cpus", "--discard")
 
-	// What has no price is asked about, and not launched.
+	// Without a price the gate asks, and nothing is launched.
 	s.eventually("no keeper works", func() bool { return len(s.controllers()) == 0 })
 	s.account.Wire.Recorder.Reset()
 	s.curfew(3, "up", "unpriced", "--type", "t4g.unheard")

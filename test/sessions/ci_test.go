@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/test/ssmplugin"
 )
 
-// runner is a stand with the Session Manager plugin, and a checkout of a pipeline.
+// runner is a stand with the Session Manager plugin and the checkout of a pipeline.
 type runner struct {
 	*stand
 	m    *machines
@@ -60,8 +60,8 @@ func (r *runner) file(name, text string, mode os.FileMode) {
 	}
 }
 
-// ci starts curfew ci run with a command of sh, in a copy of the checkout, where artifacts come
-// back to.
+// ci starts curfew ci run with a shell command in a copy of the checkout, which also receives the
+// artifacts.
 func (r *runner) ci(t *testing.T, name, script string, flags ...string) (p *process, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -73,7 +73,8 @@ func (r *runner) ci(t *testing.T, name, script string, flags ...string) (p *proc
 	return r.start(append(args, "--", "sh", "-c", script)...), dir
 }
 
-// there is a file of the work folder on the machine of a session; empty: it is not there yet.
+// there returns a file of the work folder on the machine of a session; empty if it does not exist
+// yet.
 func (r *runner) there(name, file string) string {
 	for _, run := range r.list() {
 		if run.Name == name && len(run.ResourceIDs) == 1 {
@@ -84,7 +85,7 @@ func (r *runner) there(name, file string) string {
 	return ""
 }
 
-// ended holds how a run ended: its exit code, lines of its standard error, and that nothing is
+// ended checks the end of a run: its exit code, lines of its standard error, and that nothing is
 // left of its session.
 func (r *runner) ended(t *testing.T, p *process, name string, code int, says ...string) {
 	t.Helper()
@@ -114,7 +115,7 @@ func (r *runner) ended(t *testing.T, p *process, name string, code int, says ...
 	}
 }
 
-// cut kills the plugin under the newest SSH connection to the machine of a session.
+// cut kills the plugin of the newest SSH connection to the machine of a session.
 func (r *runner) cut(t *testing.T, name string) {
 	t.Helper()
 	machine := r.run(name).ResourceIDs[0]
@@ -134,13 +135,13 @@ func (r *runner) cut(t *testing.T, name string) {
 	}
 }
 
-// TestPipelineOnAWS runs commands of a pipeline on machines of their own at AWS, with everything
-// real but AWS and the stream: their files are there, their outputs and exit codes come back, and
-// whatever happens nothing is left.
+// TestPipelineOnAWS runs commands of a pipeline on separate AWS machines, with everything real
+// except AWS and the stream: their files are present, outputs and exit codes are returned, and in
+// all cases nothing is left.
 func TestPipelineOnAWS(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
-	var all sync.WaitGroup // they wait for most of their time
+	var all sync.WaitGroup // they mostly wait
 	for name, run := range map[string]func(*testing.T, *runner, string){
 		"passes": passes, "fails": fails, "cut": cutOff, "ended": endedByOther, "interrupted": interrupted,
 		"taken": takenAway, "given-up": givenUp,
@@ -162,7 +163,7 @@ func TestPipelineOnAWS(t *testing.T) {
 		t.Errorf("a hold is left:\n%s", out)
 	}
 
-	// Without the plugin nothing is started, and it is said how to install it.
+	// Without the plugin nothing is started, and the error explains how to install it.
 	r.account.Wire.Recorder.Reset()
 	without := *r.stand
 	without.env = append(slices.Clone(r.env), "PATH=/nowhere")
@@ -171,7 +172,7 @@ func TestPipelineOnAWS(t *testing.T) {
 		strings.Count(errs, "\n") != 1 || r.account.Wire.Recorder.Count("ec2:RunInstances") != 0 {
 		t.Errorf("without the plugin: %s", errs)
 	}
-	// Nor with credentials that could not connect to what they would start.
+	// The same holds for credentials that could not connect to the machine.
 	r.write("curfew.yaml",
 		"identity: ana\naws: {regions: ["+region+
 			"]}\nsessions: {cloud: aws, owner: AIDABENBENBENBEN, image: "+r.image+"}\n")
@@ -181,8 +182,8 @@ func TestPipelineOnAWS(t *testing.T) {
 	}
 }
 
-// passes: the files are there but for those that were excluded, both outputs come back byte by
-// byte, what is left running is not waited for, and artifacts come back.
+// passes checks that the files are present except for excluded ones, both outputs are returned byte
+// by byte, background processes are not waited for, and artifacts are returned.
 func passes(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `cat src/in.txt; ls; echo "$GREETING" >&2; printf '\001\377'; read line && exit 9
 mkdir -p out/deep && cp src/in.txt out/deep/copy.txt && ln -s deep/copy.txt out/link; sleep 600 &
@@ -203,8 +204,8 @@ exit 0`, "--artifacts", "out")
 	}
 }
 
-// fails: the exit code is the command's, also by a signal; what it left comes back, and what
-// cannot is named, and saved.
+// fails checks that the exit code is the command's, even after a signal, that its files are
+// returned, and that others are named and saved.
 func fails(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `mkdir out; echo part >out/log.txt; ln -s /etc/passwd out/escape; kill -TERM $$`,
 		"--artifacts", "out", "--artifacts", "nothing")
@@ -216,7 +217,7 @@ func fails(t *testing.T, r *runner, name string) {
 	if _, err := os.Lstat(filepath.Join(dir, "out", "escape")); err == nil {
 		t.Error("a link that leads out of the folder came back")
 	}
-	// The session has it again; another run of the name begins empty.
+	// The session has the files again; another run with the name begins empty.
 	r.curfew(0, "up", name, "-q")
 	if got := r.there(name, "out/log.txt"); got != "part\n" {
 		t.Errorf("the session that is started again has %q", got)
@@ -226,7 +227,8 @@ func fails(t *testing.T, r *runner, name string) {
 	r.ended(t, again, name, 0)
 }
 
-// cutOff: the exit code did not come, so it is no success; artifacts that are there by then come back.
+// cutOff checks that a missing exit code is no success, and that the artifacts of that time are
+// returned.
 func cutOff(t *testing.T, r *runner, name string) {
 	p, dir := r.ci(t, name, `echo began | tee began; sleep 20 & wait; exit 0`, "--artifacts", "began")
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
@@ -240,7 +242,7 @@ func cutOff(t *testing.T, r *runner, name string) {
 	}
 }
 
-// endedByOther: a session that ends before its command is no success either, and says why.
+// endedByOther checks that a session that ends before its command is no success and explains why.
 func endedByOther(t *testing.T, r *runner, name string) {
 	p, _ := r.ci(t, name, `echo began >began; sleep 600; exit 0`)
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
@@ -248,7 +250,7 @@ func endedByOther(t *testing.T, r *runner, name string) {
 	r.ended(t, p, name, 1, "session "+name+" ended before the command did: asked for by ana")
 }
 
-// interrupted: the machine ends too.
+// interrupted checks that the machine ends too.
 func interrupted(t *testing.T, r *runner, name string) {
 	p, _ := r.ci(t, name, `echo began >began; sleep 600`, "--artifacts", "began")
 	r.eventually("the command runs", func() bool { return r.there(name, "began") != "" })
@@ -262,8 +264,8 @@ func interrupted(t *testing.T, r *runner, name string) {
 	r.ended(t, p, name, 130)
 }
 
-// onSpot starts a run on a spot machine whose command counts its starts, outside of its machine, and only
-// ends at the second one.
+// onSpot starts a run on a spot machine whose command counts its starts outside of the machine, and
+// only ends at the second one.
 func onSpot(t *testing.T, r *runner, name string, flags ...string) (p *process, dir string) {
 	t.Helper()
 	r.write("spot.yaml", "apiVersion: curfew.session/v1\nname: job\nresources: {instance_type: "+machineType+
@@ -275,7 +277,7 @@ mkdir out; cp src/in.txt out`, append([]string{"-f", "spot.yaml", "--artifacts",
 	return p, dir
 }
 
-// take takes the machine of a session away, as EC2 does with spot machines.
+// take interrupts the machine of a session, as EC2 does with spot machines.
 func (r *runner) take(t *testing.T, name string) (id string) {
 	t.Helper()
 	id = r.run(name).ResourceIDs[0]
@@ -286,8 +288,8 @@ func (r *runner) take(t *testing.T, name string) (id string) {
 	return id
 }
 
-// takenAway: the command of a spot machine that EC2 takes starts again on another one, with the checkout
-// alone.
+// takenAway checks that the command of an interrupted spot machine starts again on another one,
+// only with the checkout.
 func takenAway(t *testing.T, r *runner, name string) {
 	p, dir := onSpot(t, r, name, "--retries", "2")
 	first := r.take(t, name)
@@ -304,15 +306,15 @@ func takenAway(t *testing.T, r *runner, name string) {
 	}
 }
 
-// givenUp: without a retry the run fails, and says why.
+// givenUp checks that without a retry the run fails and explains why.
 func givenUp(t *testing.T, r *runner, name string) {
 	p, _ := onSpot(t, r, name, "--retries", "0")
 	r.take(t, name)
 	r.ended(t, p, name, 1, "session "+name+" ended before the command did: its machine is gone")
 }
 
-// TestKilledRunner kills every process of a runner, its keeper too, at several stages: the machine
-// ends by itself once its lease is over, without anyone who tells it to.
+// TestKilledRunner kills every process of a runner including its keeper at several stages, and
+// checks that the machine ends by itself once its lease is over.
 func TestKilledRunner(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("set CURFEW_SLOW=1 (make test-slow): it waits for leases")
@@ -347,7 +349,7 @@ func TestKilledRunner(t *testing.T) {
 		})
 		t.Logf("stage %d: nothing runs after %s", i, time.Since(began).Round(time.Second))
 	}
-	// Whoever keeps the state cleans up what is left of the records.
+	// The keeper of the state cleans up the rest of the records.
 	r.curfew(0, "down", "--all", "--discard")
 	r.nothingLeft()
 }

@@ -18,41 +18,41 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// proxy stands outside of curfew and before a service of AWS. It counts the calls that change
-// something, and lets one of them go wrong.
+// proxy stands between curfew and an AWS service. It counts the calls that change something, and
+// injects a fault into one of them.
 type proxy struct {
 	*gauge
 	to *httputil.ReverseProxy
 }
 
-// gauge counts the calls that pass all proxies of a stand.
+// gauge counts the calls through all proxies of a stand.
 type gauge struct {
 	mu sync.Mutex
-	// calls are the calls that change something, and all how many there were.
+	// calls are the mutating calls, and all is their number.
 	calls []string
 	all   int
-	// fault decides for a call, by its number from 1 and its name, whether it fails, and whether it
+	// fault decides by the number (from 1) and the name of a call whether it fails, and whether it
 	// is carried out.
 	fault func(n int, name string) (hit, forward bool)
 	// die ends processes before the connection is closed.
 	die func()
 }
 
-// begin counts from zero.
+// begin restarts counting.
 func (g *gauge) begin(fault func(n int, name string) (hit, forward bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls, g.all, g.fault = nil, 0, fault
 }
 
-// seen are the calls that changed something.
+// seen returns the mutating calls.
 func (g *gauge) seen() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.calls)
 }
 
-// count counts a call and says whether it goes wrong.
+// count counts a call and returns its fault.
 func (g *gauge) count(name string) (hit, forward bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,14 +67,14 @@ func (g *gauge) count(name string) (hit, forward bool) {
 	return g.fault(len(g.calls), name)
 }
 
-// before starts a proxy before a service, and returns its address.
+// before starts a proxy in front of a service, and returns its address.
 func (s *stand) before(g *gauge, service string) string {
 	s.t.Helper()
 	to, err := url.Parse(service)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// The signature covers the host that was asked, and the service has to see that host.
+	// The signature covers the requested host, so the service must see that host.
 	p := &proxy{
 		g, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host }},
 	}
@@ -83,7 +83,7 @@ func (s *stand) before(g *gauge, service string) string {
 	return server.URL
 }
 
-// changes names a call that changes something; empty is any other.
+// changes returns the name of a mutating call; empty for others.
 func changes(r *http.Request, body string) string {
 	if form, err := url.ParseQuery(body); err == nil &&
 		strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
@@ -102,7 +102,7 @@ func changes(r *http.Request, body string) string {
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	hit, forward := p.count(changes(r, string(body)))
@@ -117,7 +117,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// insist gives a command again for as long as it is killed.
+// insist repeats a command while it is killed.
 func (s *stand) insist(args ...string) {
 	s.t.Helper()
 	for range 5 {
@@ -181,11 +181,11 @@ func (s *stand) open(name string) bool {
 	return false
 }
 
-// within is how long it may take after a fault until the provider and the records agree.
+// within is how long the provider and the records may differ after a fault.
 const within = time.Minute
 
-// life starts a session, waits until its machines are there, ends it, and waits until nothing is
-// left. The proxies inject the faults.
+// life starts a session, waits for its machines, ends it, and waits until nothing is left. The
+// proxies inject the faults.
 func (s *stand) life(name string, nodes int, controllers int) {
 	s.t.Helper()
 	up := []string{"up", name, "--type", machineType, "--nodes", fmt.Sprint(nodes), "--lease", "1h"}
@@ -239,7 +239,7 @@ func (s *stand) life(name string, nodes int, controllers int) {
 	}
 }
 
-// faulty is a stand with proxies before everything that curfew calls.
+// faulty returns a stand with proxies in front of everything that curfew calls.
 func faulty(t *testing.T) (*stand, *gauge) {
 	t.Helper()
 	s := newStand(t, brief)
@@ -250,11 +250,11 @@ func faulty(t *testing.T) (*stand, *gauge) {
 	return s, g
 }
 
-// killCommand ends the commands that start and end sessions, and leaves keepers.
+// killCommand ends the commands that start and end sessions, but not keepers.
 func (s *stand) killCommand() { killed(s.doing("up", "down")) }
 
-// TestKilledAtALaunchAndAnEnd loses the answer of a launch that was carried out and a call that
-// ends machines and never arrives, and kills every process of curfew at both.
+// TestKilledAtALaunchAndAnEnd loses the response of a launch that was carried out, and a call to
+// end machines, and kills every process of curfew in both cases.
 func TestKilledAtALaunchAndAnEnd(t *testing.T) {
 	t.Parallel()
 	s, g := faulty(t)
@@ -270,8 +270,8 @@ func TestKilledAtALaunchAndAnEnd(t *testing.T) {
 	}
 }
 
-// TestKilledAtEveryCall kills curfew at every call that changes something, of sessions of one
-// and of four nodes, by one and by two controllers, with the call carried out and without.
+// TestKilledAtEveryCall kills curfew at every mutating call, for sessions of one and of four nodes,
+// with one and with two controllers, with the call carried out or not.
 func TestKilledAtEveryCall(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip(

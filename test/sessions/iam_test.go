@@ -30,8 +30,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// permitted is S3 as a machine reaches it: IAM decides on each call by the machine policy and the
-// tags of the machine's role.
+// permitted is S3 as a machine can access it: IAM evaluates the machine policy and the tags of the
+// machine's role for each call.
 type permitted struct {
 	*httptest.Server
 	policy *policies.Policy
@@ -41,14 +41,14 @@ type permitted struct {
 	denied []string
 }
 
-// permit starts S3 for a machine, by the role of its instance profile.
+// permit starts S3 for a machine, with the role of its instance profile.
 func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error) {
 	p := &permitted{tags: map[string]string{}}
 	var err error
 	if p.policy, err = policies.Parse(sandbox.MachinePolicy(region, versitygw.Bucket)); err != nil {
 		return nil, err
 	}
-	if i.IamInstanceProfile != nil { // a machine without one may do nothing
+	if i.IamInstanceProfile != nil { // a machine without one has no permissions
 		if p.tags, err = s.roleTags(ctx, aws.ToString(i.IamInstanceProfile.Arn)); err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to); r.Out.Host = r.In.Host },
-		// Whoever may not list the whole bucket is not told that an object is not there.
+		// Without permission to list the bucket, a missing object is reported as forbidden.
 		ModifyResponse: func(r *http.Response) error {
 			if r.StatusCode == http.StatusNotFound && r.Request.Method == http.MethodGet &&
 				!p.allows("s3:ListBucket", "", nil) {
@@ -85,8 +85,8 @@ func (s *stand) permit(ctx context.Context, i types.Instance) (*permitted, error
 	return p, nil
 }
 
-// roleTags are the tags of the role of an instance profile, as condition keys. It is an error where
-// the role has another policy than the machine policy, or not that as its boundary.
+// roleTags returns the tags of the role of an instance profile as condition keys. It is an error if
+// the role has another policy than the machine policy, or another boundary.
 func (s *stand) roleTags(ctx context.Context, profile string) (map[string]string, error) {
 	api := iam.NewFromConfig(s.account.Config(region))
 	name := aws.String(profile[strings.LastIndex(profile, "/")+1:])
@@ -122,7 +122,7 @@ func (s *stand) roleTags(ctx context.Context, profile string) (map[string]string
 
 const denial = `<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`
 
-// allows asks the policy about a call on the bucket ("") or an object of it.
+// allows evaluates the policy for a call on the bucket ("") or on an object in it.
 func (p *permitted) allows(action, key string, keys map[string]string) bool {
 	r := policies.Request{Action: action, Resource: "arn:aws:s3:::" + versitygw.Bucket, Keys: map[string]string{}}
 	if key != "" {
@@ -137,7 +137,7 @@ func (p *permitted) allows(action, key string, keys map[string]string) bool {
 	return ok && err == nil
 }
 
-// decide reports whether a call of S3 is allowed, and names it.
+// decide returns whether a call of S3 is allowed, and its name.
 func (p *permitted) decide(r *http.Request) (ok bool, call string) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	query := r.URL.Query()
@@ -167,11 +167,11 @@ func (p *permitted) decide(r *http.Request) (ok bool, call string) {
 	case key != "" && len(query) <= 1 && r.Method == http.MethodPut:
 		return p.allows("s3:PutObject", key, nil), call
 	}
-	return false, call // a list of uploads among them
+	return false, call // including a list of uploads
 }
 
-// refused are the calls that were denied and that a machine makes for itself: the list of uploads,
-// which it can do without, left out.
+// refused returns the denied calls of a machine itself, except lists of uploads, which are
+// optional.
 func (p *permitted) refused() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,8 +180,8 @@ func (p *permitted) refused() []string {
 	})
 }
 
-// TestMachinesKeepToThemselves: machines of two sessions, whose names begin alike, each reach what is
-// theirs. Neither reads, writes, lists or deletes what is the other's, nor an order.
+// TestMachinesKeepToThemselves checks that machines of two sessions with similar names only reach
+// their own objects: neither can read, write, list or delete those of the other, or orders.
 func TestMachinesKeepToThemselves(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
@@ -201,7 +201,7 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 		work := "sessions/work/" + p.tags["aws:PrincipalTag/curfew:installation"] + "/" + name + "/"
 		place[name] = []string{control, work}
 	}
-	// Nor by a file that names the other's work as one's own.
+	// Nor with a file that claims the other's work.
 	for _, at := range []string{place["demo2"][1], "sessions/control", "sessions/work", ""} {
 		s.write("theirs.yaml", "apiVersion: curfew.session/v1\nname: theirs\nlease: 1h\nresources: {instance_type: "+
 			machineType+"}\nwork: {dir: ~/work, to: \"s3://"+versitygw.Bucket+"/"+at+"\"}\n")
@@ -248,14 +248,14 @@ func TestMachinesKeepToThemselves(t *testing.T) {
 		}
 	}
 	for name, id := range ids {
-		m.forget(id) // what this test tried
+		m.forget(id) // ignore the calls of this test
 		s.curfew(0, "down", name)
 	}
 	s.nothingLeft()
 }
 
-// TestNoRoleNoMachine: where IAM lets no role be made, no machine is launched, and one line says what
-// to do.
+// TestNoRoleNoMachine checks that no machine is launched if IAM refuses to create a role, and that
+// one line explains what to do.
 func TestNoRoleNoMachine(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
@@ -277,14 +277,14 @@ func TestNoRoleNoMachine(t *testing.T) {
 	s.nothingLeft()
 }
 
-// store is S3 as a machine reaches it.
+// store returns S3 as a machine can access it.
 func (m *machines) store(id string) *permitted {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runs[id].s3
 }
 
-// forget forgets what was denied to a machine.
+// forget discards the denied calls of a machine.
 func (m *machines) forget(id string) {
 	p := m.store(id)
 	p.mu.Lock()
@@ -292,7 +292,7 @@ func (m *machines) forget(id string) {
 	p.denied = nil
 }
 
-// roles are the roles of sessions that are there.
+// roles returns the existing roles of sessions.
 func (s *stand) roles() (names []string) {
 	s.t.Helper()
 	out, err := iam.NewFromConfig(s.account.Config(region)).ListRoles(context.WithoutCancel(s.t.Context()),

@@ -29,9 +29,9 @@ policies:
     mode: enforce
 `
 
-// TestPolicyEndsASession: a policy that terminates a session's machine ends the session. The
-// machine's disks are tagged as scratch, and it goes all the same only once its work is saved
-// and that is confirmed; a machine of a session that is in no record here stays.
+// TestPolicyEndsASession checks that a policy that terminates a session's machine ends the session.
+// The machine's disks are tagged as scratch, but it is only terminated once its work is confirmed
+// as saved; a machine of a session without a record here is kept.
 func TestPolicyEndsASession(t *testing.T) {
 	t.Parallel()
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -57,7 +57,7 @@ func TestPolicyEndsASession(t *testing.T) {
 	enforce := func() {
 		p := s.start("enforce", "--once", "--enforce", "--policy", "ending.yaml", "--cloud",
 			"aws", "--regions", region)
-		p.wait(t) // deferred and refused machines have exit codes of their own
+		p.wait(t) // deferred and refused machines have separate exit codes
 		out, errs = p.out.String(), p.err.String()
 	}
 	defer func() {
@@ -66,7 +66,7 @@ func TestPolicyEndsASession(t *testing.T) {
 		}
 	}()
 	s.eventually("the policy ends the session", func() bool { enforce(); return s.run("demo").State == "ending" })
-	// Its machine does not run the agent yet: nothing is saved, and so nothing is released.
+	// Its machine does not run the agent yet, so nothing is saved or released.
 	for range 3 {
 		enforce()
 	}
@@ -124,8 +124,8 @@ func (s *stand) runs(id string) bool {
 	return false
 }
 
-// TestAnotherAccount: with credentials of another account the sessions of the first one are
-// listed and left alone.
+// TestAnotherAccount checks that with credentials of another account, the sessions of the first one
+// are listed and left alone.
 func TestAnotherAccount(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, brief)
@@ -148,7 +148,7 @@ func TestAnotherAccount(t *testing.T) {
 			t.Errorf("%q: %s", args, errs)
 		}
 	}
-	// A keeper with these credentials does nothing about it, and does not take it for gone.
+	// A keeper with these credentials does nothing about it, and does not consider it gone.
 	s.clear() // commands that list sessions replace a keeper
 	keeper := s.start("session", "keep", "--data-dir", s.data())
 	select {

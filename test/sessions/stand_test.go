@@ -1,6 +1,5 @@
-// Package sessions_test holds sessions on AWS against an account of their own: machines that
-// really run their user data and the agent, in name spaces of their own, and processes of
-// curfew that are killed at any call.
+// Package sessions_test runs sessions on AWS: machines that really run their user data and the
+// agent, in separate name spaces, and processes of curfew that are killed at any call.
 package sessions_test
 
 import (
@@ -38,9 +37,8 @@ import (
 	"github.com/curfew-dev/curfew/test/versitygw"
 )
 
-// asVariable says as which program this one runs: curfew, the curl or sshd of a machine, or the
-// Session Manager plugin. standVariable
-// marks the processes of a stand.
+// asVariable selects the program that a process runs as: curfew, the curl or sshd of a machine, or
+// the Session Manager plugin. standVariable marks the processes of a stand.
 const (
 	asVariable    = "CURFEW_SESSIONS_AS"
 	standVariable = "CURFEW_SESSIONS_STAND"
@@ -72,7 +70,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// curl does what user data asks of curl.
+// curl implements what user data needs of curl.
 func curl(args []string) error {
 	method, to, out := http.MethodGet, "", io.Writer(os.Stdout)
 	header := http.Header{}
@@ -121,15 +119,15 @@ const (
 	region = "us-east-1"
 	// machineType has a price in the book, and 4 CPUs.
 	machineType = "g6.xlarge"
-	// patient is how long a test waits for what has to come, on a machine with much else to do.
+	// patient is the timeout of tests on a busy machine.
 	patient = 3 * time.Minute
 )
 
-// stand is an account with a backbone, a bucket and a person's machine.
+// stand is an account with a backbone and a bucket, and a person's machine.
 type stand struct {
 	t       *testing.T
 	account *sandbox.Sandbox
-	// s3 is the address of the bucket; empty: that of the account.
+	// s3 is the address of the bucket; empty uses that of the account.
 	s3    string
 	image string
 	// dir is the person's folder.
@@ -138,11 +136,11 @@ type stand struct {
 	api *ec2.Client
 }
 
-// starting lets accounts start one after another: eight at once keep two processors busy for longer
+// starting serializes the starts of accounts: eight at once keep two processors busy for longer
 // than a call may take.
 var starting sync.Mutex
 
-// newStand starts an account, of which curfew uses the endpoint; empty is the account's own.
+// newStand starts an account and the given configuration of curfew.
 func newStand(t *testing.T, config string) *stand {
 	t.Helper()
 	starting.Lock()
@@ -192,7 +190,7 @@ func (s *stand) environ(endpoint string) {
 	}
 }
 
-// process is a command of curfew that was started.
+// process is a running command of curfew.
 type process struct {
 	*exec.Cmd
 	out, err bytes.Buffer
@@ -208,7 +206,7 @@ func (s *stand) start(args ...string) *process {
 	}
 	p := &process{Cmd: exec.Command(self, args...), done: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr = s.dir, s.env, &p.out, &p.err
-	// What it starts in the background has files of its own, and must not keep this waiting.
+	// Background processes have their own files and must not delay the wait.
 	p.WaitDelay = 10 * time.Second
 	if err := p.Start(); err != nil {
 		s.t.Fatal(err)
@@ -217,7 +215,7 @@ func (s *stand) start(args ...string) *process {
 	return p
 }
 
-// wait waits for its end and returns its exit code; -1 where it was killed.
+// wait waits for its end and returns its exit code; -1 if it was killed.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
@@ -230,7 +228,7 @@ func (p *process) wait(t *testing.T) int {
 	return p.ProcessState.ExitCode()
 }
 
-// curfew runs a command, which has to end with an exit code, and returns what it prints.
+// curfew runs a command, checks its exit code, and returns its output.
 func (s *stand) curfew(want int, args ...string) (out, errs string) {
 	s.t.Helper()
 	p := s.start(args...)
@@ -243,7 +241,7 @@ func (s *stand) curfew(want int, args ...string) (out, errs string) {
 	return p.out.String(), p.err.String()
 }
 
-// data is the data directory of the person.
+// data returns the data directory of the person.
 func (s *stand) data() string { return filepath.Join(s.dir, ".local", "share", "curfew") }
 
 // list returns the output of ls -o json.
@@ -268,7 +266,7 @@ func (s *stand) run(name string) view.Run {
 	return runs[i]
 }
 
-// eventually waits for what has to come.
+// eventually waits until a condition holds.
 func (s *stand) eventually(what string, done func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(patient); !done(); time.Sleep(100 * time.Millisecond) {
@@ -279,7 +277,7 @@ func (s *stand) eventually(what string, done func() bool) {
 	}
 }
 
-// processes are those of this stand, whoever started them.
+// processes returns the processes of this stand, whoever started them.
 func (s *stand) processes() (pids []int) {
 	mark := []byte(standVariable + "=" + s.dir)
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -297,7 +295,7 @@ func (s *stand) processes() (pids []int) {
 	return pids
 }
 
-// doing are the processes of some commands.
+// doing returns the processes of some commands.
 func (s *stand) doing(commands ...string) []int {
 	return slices.DeleteFunc(s.processes(), func(pid int) bool {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -308,11 +306,11 @@ func (s *stand) doing(commands ...string) []int {
 	})
 }
 
-// controllers are the processes that start and end sessions; those on the side of a machine, and
-// those that only look, are none.
+// controllers returns the processes that start and end sessions, without those on machines and
+// those that only read.
 func (s *stand) controllers() []int { return s.doing("up", "down", "keep") }
 
-// kill ends the controllers that run now, as SIGKILL does, and waits until they are gone.
+// kill ends the running controllers with SIGKILL, and waits until they are gone.
 func (s *stand) kill() { killed(s.controllers()) }
 
 // tell prints the resources for a failed test.
@@ -339,22 +337,22 @@ func killed(pids []int) {
 	}
 }
 
-// alive reports whether a process runs; one that is dead and not yet waited for does not.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
-// clear ends all processes of curfew, those included that are started meanwhile.
+// clear ends all processes of curfew, including new ones.
 func (s *stand) clear() {
 	for len(s.processes()) > 0 {
 		killed(s.processes())
 	}
 }
 
-// held returns the resources of sessions in EC2, by the session that they are tagged with: machines
-// that run, and everything else.
+// held returns the resources of sessions in EC2 by their session tag: running machines, and
+// everything else.
 func (s *stand) held() (machines, rest map[string][]string) {
 	s.t.Helper()
 	ctx := context.WithoutCancel(s.t.Context())
@@ -398,7 +396,7 @@ func (s *stand) held() (machines, rest map[string][]string) {
 	return machines, rest
 }
 
-// nothingLeft checks that EC2 holds nothing of any session.
+// nothingLeft checks that EC2 has nothing of any session.
 func (s *stand) nothingLeft() {
 	s.t.Helper()
 	if machines, rest := s.held(); len(machines)+len(rest) > 0 {
@@ -409,8 +407,8 @@ func (s *stand) nothingLeft() {
 	}
 }
 
-// machines runs the machines of an account: each runs its user data with a metadata service of
-// its own, in name spaces of its own.
+// machines runs the machines of an account: each runs its user data in separate name spaces with
+// its own metadata service.
 type machines struct {
 	s    *stand
 	dir  string
@@ -418,17 +416,17 @@ type machines struct {
 	runs map[string]*machine
 }
 
-// machine is one that runs.
+// machine is a running machine.
 type machine struct {
 	root string
-	// s3 is the storage that its role allows it to reach.
+	// s3 is the storage that its role permits.
 	s3   *permitted
 	cmd  *exec.Cmd
 	over chan struct{}
 	log  bytes.Buffer
 }
 
-// host lets every machine of the account run, until the test ends.
+// host runs every machine of the account until the test ends.
 func (s *stand) host() *machines {
 	s.t.Helper()
 	if out, err := exec.Command("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc",
@@ -468,7 +466,7 @@ func (s *stand) host() *machines {
 	return m
 }
 
-// look starts what was launched, and ends what was terminated or shut itself down.
+// look starts launched machines, and ends those that were terminated or shut down.
 func (m *machines) look(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -561,8 +559,8 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 		x.s3.Close()
 		return nil, err
 	}
-	// A shell in its name spaces, with its environment. It has no control of jobs: the terminal is
-	// of other name spaces.
+	// A shell in its name spaces with its environment. It has no job control, because the terminal
+	// belongs to other name spaces.
 	enter := fmt.Sprintf("#!/bin/sh\nfirst=$(cat /proc/%[1]d/task/%[1]d/children)\nexec nsenter --user --mount --pid "+
 		"--preserve-credentials --target ${first%%%% *} env -i", x.cmd.Process.Pid)
 	for _, v := range append(x.cmd.Env, "CURFEW_HOST="+filepath.Join(x.root, "etc", "curfew",
@@ -583,13 +581,13 @@ func (m *machines) boot(ctx context.Context, i types.Instance) (*machine, error)
 	return x, nil
 }
 
-// end pulls the plug.
+// end stops the machine like a power failure.
 func (x *machine) end() {
 	_ = x.cmd.Process.Kill()
 	<-x.over
 }
 
-// metadataOf is the metadata service of a machine (IMDSv2).
+// metadataOf serves the metadata of a machine (IMDSv2).
 func metadataOf(i types.Instance) http.Handler {
 	const token = "secret-token"
 	mux := http.NewServeMux()
@@ -613,7 +611,7 @@ func metadataOf(i types.Instance) http.Handler {
 	return mux
 }
 
-// root is the file system of a machine that ran.
+// root returns the file system of a machine.
 func (m *machines) root(id string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stormy gives a command while controllers are killed at random times, some of them or all,
-// until one of its processes ends by itself.
+// stormy repeats a command while some or all controllers are killed at random times, until one of
+// its processes ends by itself.
 func (s *stand) stormy(rng *rand.Rand, args ...string) {
 	s.t.Helper()
 	for kills := rng.IntN(4); ; kills-- {
@@ -31,8 +31,8 @@ func (s *stand) stormy(rng *rand.Rand, args ...string) {
 	}
 }
 
-// TestRandomKills kills the processes that start and end sessions on this machine at random
-// times: in the end every session was started once, and nothing of it is left.
+// TestRandomKills kills the processes that start and end sessions on this machine at random times,
+// and checks that every session was started once, and nothing of it is left.
 func TestRandomKills(t *testing.T) {
 	t.Parallel()
 	schedules := 2

@@ -18,8 +18,8 @@ import (
 	"syscall"
 )
 
-// Variable has the path of the socket of the run's servers. Without it each test process
-// starts servers of its own.
+// Variable contains the path of the socket of the shared servers. Without it each test process
+// starts its own servers.
 const Variable = "CURFEW_TEST_SERVERS"
 
 // Connection is a test process's connection to one kind of server.
@@ -29,10 +29,10 @@ type Connection struct {
 	in  *bufio.Reader
 }
 
-// Dial connects to the servers of a kind. It returns nil when the run starts none.
+// Dial connects to the servers of a kind. It returns nil if the run has none.
 func Dial(ctx context.Context, kind string) (*Connection, error) {
-	// Not os.Getenv: go test would take the path for an input of the tests, which differs
-	// in each run, and would keep no result.
+	// Not os.Getenv: go test would consider the path an input of the tests, and cache no result
+	// because it differs in each run.
 	path, ok := syscall.Getenv(Variable)
 	if !ok || path == "" {
 		return nil, nil
@@ -48,7 +48,7 @@ func Dial(ctx context.Context, kind string) (*Connection, error) {
 	return c, nil
 }
 
-// Answer sends a request and returns the answer. It ends with the run, whatever the context.
+// Answer sends a request and returns the response. It ends with the run, regardless of the context.
 func (c *Connection) Answer(_ context.Context, request string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,12 +73,12 @@ func (c *Connection) Answer(_ context.Context, request string) (string, error) {
 type Client interface {
 	// Answer answers a request, which is one line.
 	Answer(ctx context.Context, request string) (string, error)
-	// Close ends what was started for the process.
+	// Close ends everything started for the process.
 	Close() error
 }
 
-// Serve answers connections until the listener is closed and the last one has ended. kinds
-// make a Client for each connection.
+// Serve serves connections until the listener is closed and the last one has ended. kinds create a
+// Client for each connection.
 func Serve(ctx context.Context, l net.Listener, kinds map[string]func() Client) error {
 	var connections sync.WaitGroup
 	defer connections.Wait()

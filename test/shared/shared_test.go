@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/test/shared"
 )
 
-// echo answers each request with it, and tells when its process has ended.
+// echo returns each request, and signals the end of its process.
 type echo struct{ closed chan<- struct{} }
 
 func (echo) Answer(_ context.Context, request string) (string, error) {
@@ -54,7 +54,7 @@ func TestServersAnswerUntilTheProcessEnds(t *testing.T) {
 		t.Errorf("got %v, want the server's error", err)
 	}
 	l.Close()
-	stop() // which ends connections, as the end of the process does
+	stop() // this ends connections, like the end of the process
 	<-closed
 	if err := <-served; err != nil {
 		t.Error(err)

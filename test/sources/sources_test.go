@@ -1,5 +1,5 @@
-// Package sources holds sources of usage to one another: the same fleet and day, told by
-// CloudWatch, by dcgm-exporter and node_exporter through a real Prometheus, and by a file.
+// Package sources compares sources of usage: the same fleet and day, from CloudWatch, from
+// dcgm-exporter and node_exporter through a real Prometheus, and from a file.
 package sources
 
 import (
@@ -48,12 +48,12 @@ var (
 
 const (
 	region  = "us-east-1"
-	minutes = 26 * 60 // a day is judged, and two hours before it for what looks further back
-	// step is the coarsest step of any of the sources: EC2 reports each five minutes.
+	minutes = 26 * 60 // a day is judged, with two hours before it as history
+	// step is the largest step of the sources: EC2 reports every five minutes.
 	step = 5 * time.Minute
 )
 
-// machine is the activity of one machine, a value for each minute; negative is a lost sample.
+// machine is the activity of one machine, a value per minute; a negative one is a lost sample.
 type machine struct {
 	id, address, host string
 	gpus              int
@@ -63,15 +63,15 @@ type machine struct {
 
 const memTotal = 16384 // MiB
 
-// draw gives a machine habits that change every few hours: work, rest, rest with memory
-// held, preparation of data, and gaps.
+// draw gives a machine an activity that changes every few hours: work, rest, rest with used memory,
+// preparation of data, and gaps.
 func draw(rng *rand.Rand, m *machine) {
 	m.cpu, m.network = make([]float64, minutes), make([]float64, minutes)
 	for range m.gpus {
 		m.util, m.memory = append(m.util, make([]float64, minutes)), append(m.memory, make([]float64, minutes))
 	}
 	for at := 0; at < minutes; {
-		habit, length := rng.IntN(5), 21+rng.IntN(600) // at any minute, which is rarely one of a step of five
+		habit, length := rng.IntN(5), 21+rng.IntN(600) // at any minute, which is rarely a multiple of five
 		for i := at; i < min(at+length, minutes); i++ {
 			m.cpu[i], m.network[i] = 1, 6e5
 			for g := range m.gpus {
@@ -89,7 +89,7 @@ func draw(rng *rand.Rand, m *machine) {
 		}
 		at += length
 	}
-	for range rng.IntN(3) { // scrapes are lost
+	for range rng.IntN(3) { // some scrapes are lost
 		from := rng.IntN(minutes)
 		for i := from; i < min(from+3+rng.IntN(20), minutes); i++ {
 			for g := range m.gpus {
@@ -99,7 +99,7 @@ func draw(rng *rand.Rand, m *machine) {
 	}
 }
 
-// world is the fleet in an account, and its day in all three tellings.
+// world is the fleet in an account, and its day in all three sources.
 type world struct {
 	sandbox  *sandbox.Sandbox
 	now      time.Time // the end of the day
@@ -148,12 +148,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// at is when a minute of the day begins.
+// at returns the beginning of a minute of the day.
 func (w *world) at(minute int) time.Time {
 	return w.now.Add(time.Duration(minute-minutes) * time.Minute)
 }
 
-// cloudWatch tells the day as EC2 and the CloudWatch agent do.
+// cloudWatch publishes the day as EC2 and the CloudWatch agent do.
 func (w *world) cloudWatch() {
 	put := func(i int, namespace, name string, v float64, dims ...wire.Dimension) {
 		if v >= 0 {
@@ -181,8 +181,8 @@ func (w *world) cloudWatch() {
 	}
 }
 
-// dcgm tells it as dcgm-exporter and node_exporter do: the exporter's pod is the Hostname,
-// and two replicas of Prometheus scraped it.
+// dcgm returns the day as dcgm-exporter and node_exporter report it: the exporter's pod is the
+// Hostname, and two replicas of Prometheus scraped it.
 func (w *world) dcgm() []prometheus.Series {
 	var out []prometheus.Series
 	add := func(name, labels string, value func(i int) float64) {
@@ -230,7 +230,7 @@ func btoi(b bool) float64 {
 	return 0
 }
 
-// file tells it as recorded usage.
+// file writes the day as recorded usage.
 func (w *world) file(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "day.csv")
 	var b strings.Builder
@@ -258,7 +258,7 @@ policies:
   - {name: idle, select: {kind: instance}, when: 'duty.state == "idle"', then: [{warn: {grace: 30m}}, {do: stop}]}
 `
 
-// setting is the account at a time with one source of usage, which keep chooses.
+// setting returns the account at a time with one source of usage, which keep selects.
 func (w *world) setting(t *testing.T, at time.Time, f clouds.Source, keep func(usage.Source) bool) round.Setting {
 	lookup := func(name string) (string, bool) { return os.LookupEnv(name) }
 	req := runtime.NewProcess(runtime.Host{Now: func() time.Time {
@@ -305,7 +305,7 @@ func verdicts(t *testing.T, s round.Setting) map[string]duty.Verdict {
 	return out
 }
 
-// findings are those of an audit of the day, as rule and machine, with their savings.
+// findings returns the findings of an audit of the day, as rule and machine, with their savings.
 func findings(t *testing.T, s round.Setting) map[string]string {
 	s.Query.Window = 24 * time.Hour
 	s.Audit = &round.Audit{Rules: clouds.RulesOf("aws")}
@@ -320,9 +320,8 @@ func findings(t *testing.T, s round.Setting) map[string]string {
 	return out
 }
 
-// timeless stands before a server and leaves out what would tell that the test asks at
-// times that are over: its clock, and the samples after the time that is asked about. A
-// reader believes neither a clock nor samples that are ahead.
+// timeless is a proxy that hides that the test queries past times: it removes the server's clock,
+// and samples after the queried time, because readers distrust clocks and samples that are ahead.
 func timeless(t *testing.T, server string) string {
 	to, err := url.Parse(server)
 	if err != nil {
@@ -346,8 +345,8 @@ func timeless(t *testing.T, server string) string {
 	return s.URL
 }
 
-// TestOneDayInThreeTellings: whoever measured it, a machine does the same at every time, and
-// an audit finds the same.
+// TestOneDayInThreeTellings checks that a machine has the same duty at every time, and an audit the
+// same findings, in all sources.
 func TestOneDayInThreeTellings(t *testing.T) {
 	w := newWorld(t)
 	w.cloudWatch()
@@ -411,9 +410,9 @@ func TestOneDayInThreeTellings(t *testing.T) {
 	}
 }
 
-// TestLabelsOfAScrape: a real Prometheus scrapes an exporter that names its metrics and
-// labels as dcgm-exporter does in Kubernetes, with labels of the target that take the place
-// of those of the pods, and with two jobs for the same exporter.
+// TestLabelsOfAScrape checks a real Prometheus that scrapes an exporter with the metrics and labels
+// of dcgm-exporter in Kubernetes, with target labels that replace those of the pods, and with two
+// jobs for the same exporter.
 func TestLabelsOfAScrape(t *testing.T) {
 	began := time.Now()
 	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -482,8 +481,8 @@ scrape_configs:
 	}
 }
 
-// turns reports whether a machine changes what it does within a step of the coarser source
-// before a minute, or whether samples are lost there.
+// turns reports whether the activity of a machine changes within one step before a minute, or
+// samples are lost there.
 func (w *world) turns(i, minute int) bool {
 	m := w.machines[i]
 	line := func(v float64, line float64) int {

@@ -1,6 +1,6 @@
-// Package sshd stands in for OpenSSH's server as the agent of a machine starts it for one
-// connection (sshd -i -f FILE -E FILE): keys, commands with both outputs, exit codes and signals.
-// So tests need neither a server of the system nor the users that it runs as.
+// Package sshd replaces OpenSSH's server as the agent of a machine starts it for one connection
+// (sshd -i -f FILE -E FILE): keys, commands with both outputs, exit codes and signals. Tests then
+// need neither a system server nor its users.
 package sshd
 
 import (
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Main is the server: its connection is the standard input.
+// Main runs the server with its connection on standard input.
 func Main() {
 	if err := serve(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "sshd:", err)
@@ -51,7 +51,7 @@ func serve(args []string) error {
 	var all sync.WaitGroup
 	for c := range channels {
 		if c.ChannelType() != "session" {
-			_ = c.Reject(ssh.UnknownChannelType, "only sessions") // the client may have gone
+			_ = c.Reject(ssh.UnknownChannelType, "only sessions") // the client may be gone
 			continue
 		}
 		ch, in, err := c.Accept()
@@ -64,7 +64,7 @@ func serve(args []string) error {
 	return conn.Close()
 }
 
-// read reads what curfew writes into the configuration.
+// read parses the configuration that curfew writes.
 func read(file, log string) (config *ssh.ServerConfig, env []string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -116,7 +116,7 @@ func read(file, log string) (config *ssh.ServerConfig, env []string, err error) 
 	}
 	config.AuthLogCallback = func(_ ssh.ConnMetadata, method string, err error) {
 		if err == nil && method == "publickey" {
-			_ = os.WriteFile(log, []byte("Accepted publickey for someone\n"), 0o600) // no one comes in without it
+			_ = os.WriteFile(log, []byte("Accepted publickey for someone\n"), 0o600) // no one is admitted without it
 		}
 	}
 	return config, env, nil
@@ -160,7 +160,7 @@ func run(ch ssh.Channel, command string, env []string) {
 		*to.of = w
 		ends = append(ends, w)
 		shown.Go(func() {
-			_, _ = io.Copy(to.ch, r) // the client may have gone
+			_, _ = io.Copy(to.ch, r) // the client may be gone
 			r.Close()
 		})
 	}
@@ -172,19 +172,19 @@ func run(ch ssh.Channel, command string, env []string) {
 		return
 	}
 	go func() {
-		_, _ = io.Copy(stdin, ch) // the command may read no more
+		_, _ = io.Copy(stdin, ch) // the command may not read more
 		stdin.Close()             //nolint:errcheck // as above
 	}()
-	_ = c.Wait() // what it was is told below
+	_ = c.Wait() // the result is sent below
 	status := c.ProcessState.Sys().(syscall.WaitStatus)
-	// As the real one: the exit code at once, and the end once no one has the outputs.
+	// Like the real server: send the exit code at once, and the end once no one holds the outputs.
 	if status.Signaled() {
 		_, _ = ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 			Signal     string
 			CoreDumped bool
 			Error      string
 			Lang       string
-		}{Signal: names[status.Signal()]})) // the client may have gone
+		}{Signal: names[status.Signal()]})) // the client may be gone
 	} else {
 		// as above
 		_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status.ExitStatus())}))

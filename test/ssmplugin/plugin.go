@@ -1,6 +1,6 @@
-// Package ssmplugin stands in for the Session Manager plugin of AWS: it takes the arguments that
-// the real one takes, in the way of its version, and has this machine at the other end of the
-// stream. Like the real one it ends with exit code 0 also when it could not connect.
+// Package ssmplugin replaces the Session Manager plugin of AWS: it accepts the arguments of the
+// real one, in the form of its version, and connects to this machine. Like the real one it exits
+// with code 0 even if it could not connect.
 package ssmplugin
 
 import (
@@ -19,53 +19,53 @@ import (
 	"time"
 )
 
-// The environment that tests steer it by.
+// Environment variables by which tests control it.
 const (
-	// variableRun makes a test binary the plugin.
+	// variableRun turns a test binary into the plugin.
 	variableRun = "CURFEW_TEST_PLUGIN"
-	// VariableVersion is the version that it says it has.
+	// VariableVersion is the version that it reports.
 	VariableVersion = "CURFEW_TEST_PLUGIN_VERSION"
-	// VariableMode selects a fault: see the modes.
+	// VariableMode selects a fault, one of the modes.
 	VariableMode = "CURFEW_TEST_PLUGIN_MODE"
-	// VariableShell is a program that is the shell of a machine, whose id it is given; empty: the
-	// shell of this machine.
+	// VariableShell is a program that replaces the shell of a machine and receives the machine's
+	// id; empty uses the shell of this machine.
 	VariableShell = "CURFEW_TEST_PLUGIN_SHELL"
-	// VariableLog is a file that gets a line of JSON, a [Call], for each run.
+	// VariableLog is a file that receives a JSON line, a [Call], for each run.
 	VariableLog = "CURFEW_TEST_PLUGIN_LOG"
-	// responseVariable is the one of the real plugin.
+	// responseVariable is a variable of the real plugin.
 	responseVariable = "AWS_SSM_START_SESSION_RESPONSE"
 )
 
 // The modes.
 const (
-	Refuses = "refuses" // it fails to connect
-	Silent  = "silent"  // it ends at once and says nothing
-	Hangs   = "hangs"   // its stream is dead, and it waits
+	Refuses = "refuses" // fails to connect
+	Silent  = "silent"  // exits at once without output
+	Hangs   = "hangs"   // has a dead stream and waits
 )
 
-// Versions that take the answer of StartSession in one way and the other.
+// Versions with the two ways to receive the response of StartSession.
 const (
 	Old = "1.2.497.0"
 	New = "1.2.707.0"
 )
 
-// Call is one run of it.
+// Call is one run of the plugin.
 type Call struct {
 	Args     []string
 	Response map[string]string
 	PID      int
 }
 
-// Run is for TestMain: where the test binary was started as the plugin, it is the plugin and
-// does not return.
+// Run is for TestMain: it runs the plugin and does not return if the test binary was started as the
+// plugin.
 func Run() {
 	if os.Getenv(variableRun) != "" {
 		Main()
 	}
 }
 
-// Install puts the plugin into PATH for a test; its package's TestMain calls [Run]. It returns the
-// file with its runs.
+// Install adds the plugin to PATH for a test whose TestMain calls [Run]. It returns the file with
+// its calls.
 func Install(tb testing.TB, version string) string {
 	tb.Helper()
 	self, err := os.Executable()
@@ -85,7 +85,7 @@ func Install(tb testing.TB, version string) string {
 	return log
 }
 
-// Calls are the runs that a log has.
+// Calls returns the calls in a log.
 func Calls(tb testing.TB, log string) (calls []Call) {
 	tb.Helper()
 	f, err := os.Open(log)
@@ -106,7 +106,7 @@ func Calls(tb testing.TB, log string) (calls []Call) {
 	return calls
 }
 
-// Main is the plugin.
+// Main runs the plugin.
 func Main() {
 	if len(os.Args) == 2 && os.Args[1] == "--version" {
 		fmt.Println(cmp.Or(os.Getenv(VariableVersion), New))
@@ -151,8 +151,8 @@ func run(args []string) error {
 	case Silent:
 		return nil
 	case Hangs:
-		// The real one has its handlers of signals only once the stream has begun. A program that
-		// waits for nothing is ended by Go.
+		// The real one only handles signals once the stream has begun. Go ends a program that waits
+		// for nothing.
 		for {
 			time.Sleep(time.Hour)
 		}
@@ -194,14 +194,14 @@ func stream(port string) error {
 		return err
 	}
 	go func() {
-		_, _ = io.Copy(conn, os.Stdin) // the end of the input is the end
+		_, _ = io.Copy(conn, os.Stdin) // the end of the input ends the stream
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
 	_, err = io.Copy(os.Stdout, conn)
 	return err
 }
 
-// forward listens on a port here and leads to one of the machine.
+// forward listens on a local port and connects to one of the machine.
 func forward(port, local, id string) error {
 	l, err := net.Listen("tcp", "localhost:"+local) //nolint:noctx // it lives as long as the process
 	if err != nil {
@@ -237,7 +237,7 @@ func forward(port, local, id string) error {
 	}
 }
 
-// shell runs a shell on a terminal of its own, as the agent of a machine does.
+// shell runs a shell on a separate terminal, like the agent of a machine.
 func shell(target string) error {
 	master, slave, err := openPTY()
 	if err != nil {
@@ -256,19 +256,19 @@ func shell(target string) error {
 	_ = slave.Close()
 	go func() {
 		_, _ = io.Copy(master, os.Stdin)
-		// The real one ends with its input, and says so.
+		// The real one ends with its input, and reports it.
 		fmt.Fprintln(os.Stderr, "Cannot perform start session: EOF")
 		_ = c.Process.Kill()
 	}()
 	shown := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(os.Stdout, master) // it ends with the last one that has the terminal
+		_, _ = io.Copy(os.Stdout, master) // it ends with the last process on the terminal
 		close(shown)
 	}()
 	_ = c.Wait() // its exit code is not the plugin's
 	select {
 	case <-shown:
-	case <-time.After(time.Second): // what the shell left running has the terminal
+	case <-time.After(time.Second): // background processes hold the terminal
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPTY makes a terminal and returns both of its ends.
+// openPTY creates a terminal and returns both of its ends.
 func openPTY() (master, slave *os.File, err error) {
 	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0); err != nil {
 		return nil, nil, err
@@ -27,7 +27,7 @@ func openPTY() (master, slave *os.File, err error) {
 	return master, slave, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 100, Col: 300})
 }
 
-// terminalOwner makes a process the owner of the terminal that is its standard input.
+// terminalOwner makes a process the owner of the terminal on its standard input.
 func terminalOwner() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Setctty: true}
 }

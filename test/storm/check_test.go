@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// check looks at the provider and at the state, and returns what must not be.
+// check reads the provider and the state, and returns violations.
 func (w *world) check(ctx context.Context) (wrong []string, err error) {
 	db, err := w.open()
 	if err != nil {
@@ -28,7 +28,7 @@ func (w *world) check(ctx context.Context) (wrong []string, err error) {
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	w.checkCalls(bad)
 	if w.restored > 0 {
-		// What was decided and charged since the copy is lost with the state that held it.
+		// Decisions and charges since the copy are lost with the replaced state.
 		return wrong, nil
 	}
 	for _, do := range []func(context.Context, *sql.DB, func(string, ...any)) error{
@@ -41,7 +41,7 @@ func (w *world) check(ctx context.Context) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// checkCalls holds every call that ended a machine against what was true when it came.
+// checkCalls checks every call that ended a machine against the state of the machine at that time.
 func (w *world) checkCalls(bad func(string, ...any)) {
 	ended := map[string]call{}
 	saved := map[string]time.Time{} // the cap admits an action at its first call
@@ -84,7 +84,7 @@ func (w *world) checkCalls(bad func(string, ...any)) {
 	}
 }
 
-// checkEnd holds the call that ended a machine against what was true of the machine.
+// checkEnd checks the call that ended a machine against the actual state of the machine.
 func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 	say := func(format string, a ...any) {
 		bad("#%d on %s ended %s %s at %s: %s", c.command, c.host.name, m.name, m.id, c.at.Format(time.TimeOnly),
@@ -120,9 +120,9 @@ func (w *world) checkEnd(m *machine, c call, bad func(string, ...any)) {
 // climb is the audit log of the actions on a resource. A restored item begins at the first step
 // again, and repeats all of its calls.
 type climb struct {
-	// times counts how often calls began.
+	// times is the number of times that calls began.
 	times int
-	// confirmed is how many calls the best item has confirmed since it began last.
+	// confirmed is the maximum number of confirmed calls of an item since it last began.
 	confirmed int
 }
 
@@ -161,7 +161,7 @@ func (w *world) climbs(ctx context.Context, db *sql.DB) (map[string]climb, error
 	return all, rows.Err()
 }
 
-// frozen returns the command that froze everything before a command, 0 for none.
+// frozen returns the command that froze everything before a command, or 0.
 func (w *world) frozen(command int64) int64 {
 	for _, f := range w.freezes {
 		if f.from < command && (f.to == 0 || command <= f.to) {
@@ -171,8 +171,8 @@ func (w *world) frozen(command int64) int64 {
 	return 0
 }
 
-// checkFixes: what people fix is done once, after a warning and by an approval of another
-// person, and a scan changes nothing.
+// checkFixes checks that fixes are carried out once, after a warning and with the approval of
+// another person, and that a scan changes nothing.
 func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	for _, c := range w.calls {
 		if slices.Contains(w.scans, c.command) {
@@ -242,8 +242,8 @@ func (w *world) checkFixes(ctx context.Context, db *sql.DB, bad func(string, ...
 	return nil
 }
 
-// approvals counts the requests about a subject whose approval was used, and which another
-// person approved by a command before this one.
+// approvals counts the used approvals about a subject that another person gave with a command
+// before this one.
 func (w *world) approvals(ctx context.Context, db *sql.DB, subject string, before int64) (n int, err error) {
 	rows, err := db.QueryContext(ctx,
 		"SELECT id FROM requests WHERE subject = $1 AND state = 'used' AND asked_by = 'ana' AND decided_by = 'bo'",
@@ -264,7 +264,7 @@ func (w *world) approvals(ctx context.Context, db *sql.DB, subject string, befor
 	return n, rows.Err()
 }
 
-// fixed is the provider's own word on whether something is fixed.
+// fixed asks the provider whether something is fixed.
 func (w *world) fixed(ctx context.Context, x *waste) (bool, error) {
 	if x.fixing == "ReleaseAddress" {
 		out, err := w.direct.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
@@ -282,8 +282,8 @@ func (w *world) fixed(ctx context.Context, x *waste) (bool, error) {
 	return out.LogGroups[0].RetentionInDays != nil, nil
 }
 
-// checkExtensions: what is held over the threshold has an approval of its own by another
-// person, for so much or more.
+// checkExtensions checks that amounts held over the threshold have an approval of another person
+// for at least that amount.
 func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	rows, err := db.QueryContext(ctx, "SELECT h.id, h.amount, h.approval, COALESCE(r.amount, 0), "+
 		"COALESCE(r.decided_by, ''), COALESCE(r.state, '') FROM holds h LEFT JOIN requests r ON r.id = h.approval WHERE "+
@@ -316,7 +316,7 @@ func (w *world) checkExtensions(ctx context.Context, db *sql.DB, bad func(string
 	return rows.Err()
 }
 
-// checkOutcomes: what is confirmed is so, and what is so has its intent.
+// checkOutcomes checks that confirmed outcomes are true, and that true outcomes have an intent.
 func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	all, err := w.climbs(ctx, db)
 	if err != nil {
@@ -350,7 +350,8 @@ func (w *world) checkOutcomes(ctx context.Context, db *sql.DB, bad func(string, 
 	return nil
 }
 
-// checkBudget: what is held and settled fits the budget, and what was let in is held.
+// checkBudget checks that the sum of held and settled amounts is within the budget, and that
+// admitted work is held.
 func (w *world) checkBudget(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	var held int64
 	var n int
@@ -368,7 +369,7 @@ func (w *world) checkBudget(ctx context.Context, db *sql.DB, bad func(string, ..
 	return nil
 }
 
-// checkCharges: a machine is charged for the time in which it ran and was observed.
+// checkCharges checks that a machine is charged for the time in which it ran and was observed.
 func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	rows, err := db.QueryContext(ctx, "SELECT r.resource_id, CAST(SUM(e.seconds) AS BIGINT), CAST(SUM(e.amount) AS "+
 		"BIGINT) FROM ledger_entries e JOIN ledger_resources r ON r.id = e.resource GROUP BY r.resource_id")
@@ -412,8 +413,8 @@ func (w *world) checkCharges(ctx context.Context, db *sql.DB, bad func(string, .
 	return nil
 }
 
-// checkSnapshots: each disk that goes with its machine is saved before, and once for each
-// time that the ladder was climbed so far.
+// checkSnapshots checks that each disk that is deleted with its machine is saved first, once for
+// each climb of the ladder so far.
 func (w *world) checkSnapshots(ctx context.Context, db *sql.DB, bad func(string, ...any)) error {
 	all, err := w.climbs(ctx, db)
 	if err != nil {

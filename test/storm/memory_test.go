@@ -9,18 +9,18 @@ import (
 	"sync"
 )
 
-// memory keeps what the provider answered to questions. The provider changes by nothing but
-// calls, so an answer holds until the next call that is no question. It makes schedules
-// cheap; the checks ask the provider itself.
+// memory caches the provider's responses to read-only calls. Only calls change the provider, so a
+// response is valid until the next mutating call. This makes schedules cheap; the checks query the
+// provider itself.
 type memory struct {
-	// everywhere answers what is the same in every account.
+	// everywhere caches responses that are equal in every account.
 	everywhere *sync.Map
-	// calling is held by what changes something, and shared by questions.
+	// calling is held by mutating calls, and shared by others.
 	calling sync.RWMutex
-	of      sync.Map // *httptest.ResponseRecorder by question
+	of      sync.Map // *httptest.ResponseRecorder by request
 }
 
-// change lets something change, and forgets what it was before.
+// change runs a change, and clears the cache.
 func (m *memory) change(do func()) {
 	m.calling.Lock()
 	defer m.calling.Unlock()
@@ -28,7 +28,7 @@ func (m *memory) change(do func()) {
 	m.of.Clear()
 }
 
-// ask answers a question from memory, or lets the provider do it.
+// ask responds from the cache, or calls the provider.
 func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httptest.ResponseRecorder {
 	service, operation := called(r, body)
 	of := &m.of
@@ -44,7 +44,7 @@ func (m *memory) ask(r *http.Request, body []byte, provider http.Handler) *httpt
 	}
 	got := httptest.NewRecorder()
 	provider.ServeHTTP(got, r)
-	if got.Code == http.StatusOK && service != "monitoring" { // which goes by the time
+	if got.Code == http.StatusOK && service != "monitoring" { // which depends on the time
 		of.Store(question, got)
 	}
 	return got
@@ -56,15 +56,15 @@ func asks(operation string) bool {
 		strings.HasPrefix(operation, "Get")
 }
 
-// called returns the service and the operation of a call, as far as its request names them;
-// what is asked of a path is "Get".
+// called returns the service and the operation of a call, if its request names them; a request for
+// a path is "Get".
 func called(r *http.Request, body []byte) (service, operation string) {
 	if _, scope, ok := strings.Cut(r.Header.Get("Authorization"), "Credential="); ok {
 		if parts := strings.Split(scope, "/"); len(parts) > 3 {
 			service = parts[3]
 		}
 	}
-	form, _ := url.ParseQuery(string(body)) // what is no form has no action
+	form, _ := url.ParseQuery(string(body)) // other bodies have no action
 	_, target, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	switch {
 	case form.Get("Action") != "":

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// skews are by how much clocks of hosts are ahead.
+// skews are the offsets of host clocks.
 var skews = []time.Duration{
 	0, 0, 0, 0, 0, 0, 0, 0, 5 * time.Second, 10 * time.Second, -10 * time.Second, -20 * time.Second, 61 * time.Minute,
 	100 * time.Minute, -61 * time.Minute, -5 * time.Minute, 5 * time.Hour, 30 * 24 * time.Hour,
@@ -28,8 +28,8 @@ var skews = []time.Duration{
 
 func (w *world) skew() time.Duration { return skews[w.rng.IntN(len(skews))] }
 
-// play carries out the schedule of the world's seed, and then lets everything settle in good
-// weather.
+// play carries out the schedule of the world's seed, and then lets everything settle without
+// faults.
 func (w *world) play(ctx context.Context) error {
 	shared := w.database != nil
 	for i, h := range w.hosts {
@@ -39,10 +39,10 @@ func (w *world) play(ctx context.Context) error {
 				h.skew = w.skew()
 			}
 		} else {
-			h.boot = "b0" // one computer, on which several processes run
+			h.boot = "b0" // one computer that runs several processes
 		}
 	}
-	if !shared { // a file's first reading of a clock is believed, as docs/costs.md says
+	if !shared { // the first reading of a file's clock is trusted, as documented in docs/costs.md
 		w.enforce(ctx, w.hosts[0], ending{})
 	}
 	for range 8 + w.rng.IntN(7) {
@@ -64,7 +64,7 @@ func (w *world) play(ctx context.Context) error {
 	return w.settle(ctx)
 }
 
-// weather lets things go wrong from now on, or not.
+// weather starts or stops faults at random.
 func (w *world) weather() {
 	chances := []float64{0, 0.02, 0.05, 0.15}
 	http, tcp := chances[w.rng.IntN(len(chances))], chances[w.rng.IntN(3)]/2
@@ -93,7 +93,7 @@ func (w *world) calm() {
 
 func (w *world) host() *host { return w.hosts[w.rng.IntN(len(w.hosts))] }
 
-// ending draws whether a command is ended before its time.
+// ending draws whether a command is ended early.
 func (w *world) ending() ending {
 	if w.rng.IntN(4) > 0 {
 		return ending{}
@@ -130,7 +130,7 @@ func (w *world) enforce(ctx context.Context, h *host, end ending) result {
 	return r
 }
 
-// The exit codes: after those but cliHeld a pass has read and charged.
+// exit codes: a pass has read and charged unless it is cliHeld
 const (
 	cliDone    = 0
 	cliHeld    = 3
@@ -138,7 +138,7 @@ const (
 	cliPartial = 5
 )
 
-// step is one thing that people or cron do.
+// step is one act of people or cron.
 func (w *world) step(ctx context.Context) error {
 	switch n := w.rng.IntN(39); {
 	case n < 10:
@@ -183,8 +183,7 @@ func (w *world) step(ctx context.Context) error {
 	return nil
 }
 
-// fixWhole takes a fix some steps further, with an approval in between or without, as people
-// do who want to see it done.
+// fixWhole continues a fix by some steps, with or without an approval in between.
 func (w *world) fixWhole(ctx context.Context, x *waste) error {
 	for range 1 + w.rng.IntN(3) {
 		w.fix(ctx, x)
@@ -200,7 +199,7 @@ func (w *world) fixWhole(ctx context.Context, x *waste) error {
 	return nil
 }
 
-// onAll does something on all hosts at once.
+// onAll runs something on all hosts concurrently.
 func (w *world) onAll(do func(*host, ending)) {
 	var all sync.WaitGroup
 	for _, h := range w.hosts {
@@ -210,7 +209,7 @@ func (w *world) onAll(do func(*host, ending)) {
 	all.Wait()
 }
 
-// scan looks at the account, and keeps the result where it was found.
+// scan scans the account and stores the result.
 func (w *world) scan(ctx context.Context, h *host, end ending) {
 	r := w.curfew(ctx, h, end, "scan", "-o", "json")
 	w.mu.Lock()
@@ -235,7 +234,7 @@ func (w *world) scan(ctx context.Context, h *host, end ending) {
 	}
 }
 
-// fix takes the fix of something a step further, on one host or on all at once.
+// fix continues a fix by one step, on one host or on all at once.
 func (w *world) fix(ctx context.Context, x *waste) {
 	step := func(h *host, end ending) {
 		if h.found[x.rule] == "" {
@@ -253,7 +252,7 @@ func (w *world) fix(ctx context.Context, x *waste) {
 	step(w.host(), w.ending())
 }
 
-// approve lets a person decide on a request: mostly another one than who asked.
+// approve lets a person decide on a request, usually another one than the requester.
 func (w *world) approve(ctx context.Context) error {
 	db, err := w.open()
 	if err != nil {
@@ -274,7 +273,7 @@ func (w *world) approve(ctx context.Context) error {
 		w.as(ctx, "bo", w.host(), w.ending(), "deny", id, "--reason", "storm")
 	default:
 		r := w.as(ctx, "bo", w.host(), w.ending(), "approve", id, "--proof", "none")
-		if w.approved[id] == 0 { // it may have taken effect, whatever it says
+		if w.approved[id] == 0 { // it may have taken effect, regardless of its output
 			w.approved[id] = r.number
 		}
 		if w.waits != nil {
@@ -285,7 +284,7 @@ func (w *world) approve(ctx context.Context) error {
 	return nil
 }
 
-// extend asks for more money and time for what runs.
+// extend requests more money and time for running work.
 func (w *world) extend(ctx context.Context) error {
 	id, err := w.anyHold(ctx)
 	if id == "" || err != nil {
@@ -302,7 +301,7 @@ func (w *world) extend(ctx context.Context) error {
 	return nil
 }
 
-// anyHold returns a hold of what runs; empty where there is none.
+// anyHold returns a hold of running work, or empty.
 func (w *world) anyHold(ctx context.Context) (string, error) {
 	db, err := w.open()
 	if err != nil {
@@ -328,7 +327,7 @@ func (w *world) gate(ctx context.Context, h *host, end ending, file string) {
 	}
 }
 
-// tagKeep exempts a machine as its owner does in the provider's console.
+// tagKeep exempts a machine with a tag, as its owner does in the provider's console.
 func (w *world) tagKeep(ctx context.Context) error {
 	all := slices.DeleteFunc(w.things(), func(x *thing) bool { return x.name == "logs" })
 	m := all[w.rng.IntN(len(all))]
@@ -345,7 +344,7 @@ func (w *world) tagKeep(ctx context.Context) error {
 	return err
 }
 
-// freeze stops everything, or lets it go on.
+// freeze freezes or unfreezes all actions.
 func (w *world) freeze(ctx context.Context) error {
 	last := len(w.freezes) - 1
 	if last >= 0 && w.freezes[last].to == 0 {
@@ -359,7 +358,7 @@ func (w *world) freeze(ctx context.Context) error {
 	return nil
 }
 
-// endHold gives a hold back, or settles it.
+// endHold releases or settles a hold.
 func (w *world) endHold(ctx context.Context) error {
 	id, err := w.anyHold(ctx)
 	if id == "" || err != nil {
@@ -373,8 +372,7 @@ func (w *world) endHold(ctx context.Context) error {
 	return nil
 }
 
-// settle makes passes in good weather on a host whose clock is right, until nothing is left
-// to do.
+// settle makes passes without faults on a host whose clock is right, until nothing is left to do.
 func (w *world) settle(ctx context.Context) error {
 	w.calm()
 	if n := len(w.freezes); n > 0 && w.freezes[n-1].to == 0 {
@@ -399,8 +397,8 @@ func (w *world) settle(ctx context.Context) error {
 	return nil
 }
 
-// stall stops the process of a pass between two calls, lets time go by and another process make a
-// pass, and lets the first one go on.
+// stall stops the process of a pass between two calls, lets time pass and another process make a
+// pass, and resumes the first one.
 func (w *world) stall(ctx context.Context) error {
 	h := w.host()
 	other := w.hosts[(slices.Index(w.hosts, h)+1)%len(w.hosts)]
@@ -420,9 +418,9 @@ func (w *world) stall(ctx context.Context) error {
 	return failed
 }
 
-// meddle has another user of the machine try to command the state.
+// meddle lets another user of the machine try to access the state.
 func (w *world) meddle(ctx context.Context) error {
-	if w.base.program == "" || w.database != nil { // without root, or with nothing of the state on the machine
+	if w.base.program == "" || w.database != nil { // not root, or the state is not on this machine
 		return nil
 	}
 	h := w.host()
@@ -438,7 +436,7 @@ func (w *world) meddle(ctx context.Context) error {
 	return nil
 }
 
-// putBack copies the state, puts an earlier copy in its place, or lets an operator accept it.
+// putBack copies the state, restores an earlier copy, or lets an operator accept it.
 func (w *world) putBack(ctx context.Context) error {
 	last := len(w.olds) - 1
 	data := filepath.Join(w.dir, "data")
@@ -483,7 +481,7 @@ func (w *world) accept(ctx context.Context) error {
 	return nil
 }
 
-// generation reads the generation of a state.
+// generation returns the generation of a state.
 func (w *world) generation(ctx context.Context, dir string) (n int64, err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "curfew.db")+"?mode=ro")
 	if err != nil {
@@ -493,7 +491,7 @@ func (w *world) generation(ctx context.Context, dir string) (n int64, err error)
 	return n, db.QueryRowContext(ctx, "SELECT generation FROM audit_head").Scan(&n)
 }
 
-// copied puts a copy of a folder in the place of another one.
+// copied replaces a folder by a copy of another one.
 func copied(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the tests' own look
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver for reading the state directly
 
 	"github.com/curfew-dev/curfew/internal/store"
 	"github.com/curfew-dev/curfew/test/faultproxy"
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(o.run(context.Background(), os.Stdout, os.Stderr))
 	}
-	debug.SetGCPercent(400) // many short commands leave much behind, and there is memory
+	debug.SetGCPercent(400) // many short commands leave much garbage, and there is memory
 	os.Exit(postgres.Run(m))
 }
 
@@ -46,15 +46,15 @@ type stand struct {
 	dir, motoURL string
 	began        time.Time
 	worlds       atomic.Int64
-	// What was done in all worlds.
+	// Totals of all worlds.
 	ended, fixes, holds, approvals, restored, stalled, meddled atomic.Int64
 	everywhere                                                 sync.Map // see memory
-	// user is another user of the machine, who runs program; without root there is none.
+	// user is another user of the machine, who runs program; only set as root.
 	user    otheruser.User
 	program string
 
-	template string      // the URL of a database with the schema
-	left     []*database // of worlds that ended, empty
+	template string      // URL of a database with the schema
+	left     []*database // empty databases of worlds that ended
 	admin    *sql.DB
 
 	mu       sync.Mutex
@@ -89,13 +89,13 @@ func newStand(t *testing.T) *stand {
 		}
 		t.Setenv(name, value)
 		if value == "" {
-			os.Unsetenv(name) // Setenv puts it back
+			os.Unsetenv(name) // Setenv restores it
 		}
 	}
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(s.dir, "aws"))
 
-	// The server's own clock is the worlds': a function that comes before the one of the
-	// server, for connections to these databases alone.
+	// The server's clock is replaced by that of the worlds: a function that takes precedence over
+	// the server's, only for connections to these databases.
 	s.template = postgres.Start(t) + "&options=-c%20search_path%3Dpublic,pg_catalog"
 	migrated, err := store.Open(t.Context(), store.Options{URL: s.template})
 	if err != nil {
@@ -116,7 +116,7 @@ func newStand(t *testing.T) *stand {
 	if s.admin, err = sql.Open("pgx", withDatabase(s.template, "postgres")); err != nil {
 		t.Fatal(err)
 	}
-	s.admin.SetMaxOpenConns(1) // two copies of one template disturb one another
+	s.admin.SetMaxOpenConns(1) // concurrent copies of one template conflict
 	t.Cleanup(func() { s.admin.Close() })
 	return s
 }
@@ -148,7 +148,7 @@ func databaseName(at string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-// profile puts a profile into the file that the SDK reads.
+// profile adds a profile to the file that the SDK reads.
 func (s *stand) profile(name, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *stand) write() {
 	}
 }
 
-// onClose remembers what ends with a world.
+// onClose registers what ends with a world.
 func (s *stand) onClose(w *world, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +193,8 @@ func (s *stand) close(w *world) {
 	os.RemoveAll(w.dir)
 }
 
-// emptying makes a function that takes a database back to how the migrations left it, which
-// costs a tenth of a new one. What the next world must not meet is ended first.
+// emptying creates a function that resets a database to its state after the migrations, at a tenth
+// of the cost of a new one. It first ends connections that the next world must not meet.
 const emptying = `CREATE SCHEMA first;
 DO $$
 DECLARE name TEXT;
@@ -214,14 +214,14 @@ BEGIN
   END LOOP;
 END $$`
 
-// database is the one of a world.
+// database is the database of a world.
 type database struct {
 	url, name string
 	own       *sql.DB
 	worlds    int
 }
 
-// worldsOfOne is how many worlds one database serves: what is deleted from it stays in its
+// worldsOfOne is the number of worlds that use one database, because deleted rows stay in its
 // files.
 const worldsOfOne = 40
 
@@ -244,7 +244,7 @@ func (s *stand) share(ctx context.Context, w *world) error {
 	return d.set(ctx, w.clock())
 }
 
-// database returns an empty one, of an earlier world or of this name.
+// database returns an empty one, of an earlier world or with this name.
 func (s *stand) database(ctx context.Context, name string) (*database, error) {
 	s.mu.Lock()
 	if n := len(s.left); n > 0 {
@@ -267,7 +267,7 @@ func (s *stand) database(ctx context.Context, name string) (*database, error) {
 	return d, err
 }
 
-// leave empties a database for another world, or gives it up.
+// leave empties a database for another world, or drops it.
 func (s *stand) leave(d *database) {
 	if d.worlds++; d.worlds < worldsOfOne {
 		if _, err := d.own.Exec("SELECT public.empty()"); err == nil {
@@ -278,7 +278,7 @@ func (s *stand) leave(d *database) {
 		}
 	}
 	d.own.Close()
-	_, _ = s.admin.Exec("DROP DATABASE " + d.name + " WITH (FORCE)") // it goes with the server
+	_, _ = s.admin.Exec("DROP DATABASE " + d.name + " WITH (FORCE)") // it is removed with the server
 }
 
 func (d *database) set(ctx context.Context, now time.Time) error {

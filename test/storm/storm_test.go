@@ -1,7 +1,6 @@
-// Package storm lets everything go wrong at once: schedules of passes, scans, fixes,
-// approvals, gates, extensions, keeps, freezes and kills on hosts with wrong clocks, under
-// faults of the network before the provider and the database. Afterwards the provider and
-// the state are looked at without anything in between.
+// Package storm injects all faults at once: schedules of passes, scans, fixes, approvals, gates,
+// extensions, keeps, freezes and kills on hosts with wrong clocks, with network faults in front of
+// the provider and the database. Afterwards it checks the provider and the state directly.
 package storm
 
 import (
@@ -16,7 +15,7 @@ import (
 	"time"
 )
 
-// side is how many schedules run at a time: mostly they wait.
+// side is the number of concurrent schedules, which mostly wait.
 const side = 10
 
 // number reads an environment variable.
@@ -32,11 +31,11 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestStorm: whatever fails, nothing that worked or was kept is ended, nothing is done
-// twice or without its approval, a scan changes nothing, no budget is overspent, and no
-// charge is lost or invented. STORM_SCHEDULES and
-// STORM_SEED say how many schedules from which seed; without them it is some fixed ones
-// and some that are never the same. With STORM_LOG set it says what was done in each.
+// TestStorm checks that whatever fails, nothing that worked or was kept is ended, nothing is done
+// twice or without its approval, a scan changes nothing, no budget is overspent, and no charge is
+// lost or invented. STORM_SCHEDULES and STORM_SEED say how many schedules from which seed; without
+// them it is some fixed ones and some that are never the same. With STORM_LOG set it says what was
+// done in each.
 func TestStorm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes its time")
@@ -95,8 +94,8 @@ func (s *stand) String() string {
 		s.meddled.Load())
 }
 
-// schedule plays one schedule and says whether all was right; an odd seed shares a
-// PostgreSQL, an even one a file.
+// schedule plays one schedule and reports whether it passed; an odd seed uses a shared PostgreSQL,
+// an even one a file.
 func schedule(t *testing.T, s *stand, seed uint64) bool {
 	w, err := newWorld(t.Context(), s, seed)
 	if w != nil {

@@ -43,15 +43,15 @@ const (
 	// idleFor and grace are those of the policy.
 	idleFor = 30 * time.Minute
 	grace   = 15 * time.Minute
-	// past is for how long machines were measured before a schedule begins.
+	// past is how long machines were measured before a schedule begins.
 	past = 2 * time.Hour
 	age  = 8 * time.Hour
 )
 
-// thing is one of the account that may be kept.
+// thing is a resource of the account that may be kept.
 type thing struct {
 	name, id, ref string
-	// kept is the number of the command after which a keep held, 0 for none.
+	// kept is the number of the command after which a keep was in force, or 0.
 	kept int64
 	// keptBy is "tag" or "command".
 	keptBy string
@@ -60,15 +60,15 @@ type thing struct {
 // waste is a resource that a scan finds and people fix with the approval of another person.
 type waste struct {
 	thing
-	// rule finds it; verb is the action of a fix, and fixing its call. Neither can be undone, so
-	// that a keep holds it.
+	// rule finds it; verb is the action of a fix, and fixing its call. Neither can be undone, so a
+	// keep must prevent it.
 	rule, verb, fixing string
 }
 
-// machine is one of the account, with what is true of it.
+// machine is a machine of the account with its actual state.
 type machine struct {
 	thing
-	// busy are the minutes, since the world began, in which it works.
+	// busy holds the minutes since the beginning of the world in which it works.
 	busy map[int]bool
 	// never is true if nothing may ever end it.
 	never bool
@@ -83,13 +83,13 @@ type host struct {
 	dir   string
 	data  string
 	run   sync.Mutex
-	// command is the number of the command that runs.
+	// command is the number of the running command.
 	command atomic.Int64
-	// found are the findings of the last scan, by rule.
+	// found holds the findings of the last scan by rule.
 	found map[string]string
 }
 
-// call is one that reached the provider and changes a machine.
+// call is a call that reached the provider and changes a machine.
 type call struct {
 	at      time.Time
 	host    *host
@@ -97,17 +97,17 @@ type call struct {
 	action  string
 	ids     []string
 	status  int
-	// staled is how many stale answers the host had got within the command.
+	// staled is the number of stale responses that the host had received within the command.
 	staled int64
-	again  bool // the network repeated it
-	// running marks the ids of machines that ran when the command came.
+	again  bool // repeated by the network
+	// running marks the ids of machines that ran when the command arrived.
 	running map[string]bool
 }
 
-// event is something that holds from the end of a command to the beginning of another.
+// event is a condition from the end of one command to the beginning of another.
 type event struct{ from, to int64 }
 
-// world is an account, its people, and hosts, at a time that the test sets.
+// world is an account with its people and hosts, at a time that the test sets.
 type world struct {
 	seed  uint64
 	rng   *rand.Rand
@@ -121,9 +121,9 @@ type world struct {
 	account  string
 	keys     aws.Credentials
 	wire     *wire.Server
-	direct   *ec2.Client // moto, without anything in between
+	direct   *ec2.Client // moto without proxies
 	logs     *cloudwatchlogs.Client
-	memory   memory // what moto answered since it was changed
+	memory   memory // responses of moto since its last change
 	machines []*machine
 	wastes   []*waste
 	hosts    []*host
@@ -131,22 +131,22 @@ type world struct {
 	perHour  int
 	measured int // minutes
 
-	database *database // nil on SQLite
+	database *database // nil with SQLite
 	tcp      *faultproxy.TCP
 
 	commands atomic.Int64
 	calls    []call
 	scans    []int64                // commands that change nothing
-	approved map[string]int64       // the first command that approved a request
-	waits    func()                 // gives the last command again that needed an approval
-	warned   map[string][]time.Time // accepted warnings by the id of what is warned about
+	approved map[string]int64       // first command that approved a request
+	waits    func()                 // repeats the last command that needed an approval
+	warned   map[string][]time.Time // accepted warnings by the id of their subject
 	freezes  []event
-	olds     []event // an older state is in place, and no operator has accepted it
-	backup   string  // a copy of the state, with the generation that it has
-	restored int     // how often a copy was put back
-	allowed  int     // gates that let work in
+	olds     []event // periods in which an older state is in place without acceptance
+	backup   string  // a copy of the state, named by its generation
+	restored int     // number of restores
+	allowed  int     // gates that admitted work
 	log      []string
-	firstOK  time.Time // the first and the last pass that read everything
+	firstOK  time.Time // first and last complete pass
 	lastOK   time.Time
 	refusing bool
 }
@@ -199,15 +199,15 @@ run: python train.py
 max_runtime: %dh
 `
 
-// budgetUSD is the budget of a world, askOver what needs an approval, and jobs are how many
-// files there are in it.
+// budgetUSD is the budget of a world, askOver the amount that needs an approval, and jobs the
+// number of job files.
 const (
 	budgetUSD = 25
 	askOver   = 12
 	jobs      = 4
 )
 
-// newWorld makes an account of its own and its hosts.
+// newWorld creates an account and its hosts.
 func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 	w := &world{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), base: base, warned: map[string][]time.Time{},
@@ -268,7 +268,7 @@ func newWorld(ctx context.Context, base *stand, seed uint64) (*world, error) {
 	return w, nil
 }
 
-// leave leaves behind an address that nothing uses, and logs that are kept for good.
+// leave creates an unused address, and logs without a retention.
 func (w *world) leave(ctx context.Context) error {
 	address, err := w.direct.AllocateAddress(ctx, &ec2.AllocateAddressInput{
 		TagSpecifications: []types.TagSpecification{{
@@ -306,7 +306,7 @@ func (w *world) thing(name string, kind inventory.Kind, id string) thing {
 	}
 }
 
-// things are all resources that may be kept.
+// things returns all resources that can be exempted.
 func (w *world) things() (all []*thing) {
 	for _, m := range w.machines {
 		all = append(all, &m.thing)
@@ -319,7 +319,7 @@ func (w *world) things() (all []*thing) {
 
 func (w *world) profile(h *host) string { return "w" + w.account + h.name }
 
-// signIn gets keys of an account of its own, with a profile for each host.
+// signIn obtains keys of a new account, with a profile for each host.
 func (w *world) signIn(ctx context.Context) error {
 	cfg := aws.Config{
 		Region: region, BaseEndpoint: aws.String(w.hosts[0].proxy.URL()), DisableRequestCompression: true,
@@ -346,8 +346,7 @@ func (w *world) signIn(ctx context.Context) error {
 	return nil
 }
 
-// provider is the provider as a host reaches it behind its proxy: it keeps what changes
-// something.
+// provider serves the provider to a host behind its proxy, and records changes.
 func (w *world) provider(h *host) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -365,10 +364,10 @@ func (w *world) provider(h *host) http.Handler {
 	})
 }
 
-// carryOut lets the provider do something, and keeps what was true when it came.
+// carryOut forwards a call to the provider, and records what was true when it arrived.
 func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request, body []byte) {
 	_, operation := called(r, body)
-	form, _ := url.ParseQuery(string(body)) // what is no form names nothing
+	form, _ := url.ParseQuery(string(body)) // other bodies have no values
 	c := call{
 		host: h, command: h.command.Load(), action: operation, at: w.clock(), staled: h.proxy.Staled(),
 		again: r.Header.Get(faultproxy.Header) != "", running: map[string]bool{},
@@ -389,10 +388,10 @@ func (w *world) carryOut(h *host, rw *httptest.ResponseRecorder, r *http.Request
 			c.running[id] = w.state(id) == "running"
 		}
 	}
-	w.wire.ServeHTTP(rw, r.WithContext(context.WithoutCancel(r.Context()))) // what has arrived is carried out
+	w.wire.ServeHTTP(rw, r.WithContext(context.WithoutCancel(r.Context()))) // a call that has arrived is carried out
 	c.status = rw.Code
 	for id, ran := range c.running {
-		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto's own clock is another one
+		if ran && rw.Code == http.StatusOK && ends(c.action) { // moto has another clock
 			w.wire.Patch(wire.Patch{
 				Service: "ec2", Operation: "DescribeInstances", Beside: "launchTime", IDField: "instanceId", ID: id,
 				Set: map[string]any{
@@ -411,7 +410,7 @@ func ends(operation string) bool {
 	return operation == "TerminateInstances" || operation == "StopInstances"
 }
 
-// give gives an answer, of which others may be given copies.
+// give sends a response of which copies are sent to others.
 func give(rw http.ResponseWriter, got *httptest.ResponseRecorder) {
 	maps.Copy(rw.Header(), got.Header())
 	rw.WriteHeader(got.Code)
@@ -436,7 +435,7 @@ func (w *world) slack(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(rw, `{"ok":true,"channel":"U0ANA","ts":"1.1"}`)
 }
 
-// launch makes a machine and plans what it does.
+// launch creates a machine and plans its activity.
 func (w *world) launch(ctx context.Context, name string, i int) error {
 	m := &machine{busy: map[int]bool{}, never: name == "persistent"}
 	tags := map[string]string{
@@ -484,7 +483,7 @@ func (w *world) launch(ctx context.Context, name string, i int) error {
 	return nil
 }
 
-// measure lets the machines report what they did up to now.
+// measure publishes the measurements of the machines up to now.
 func (w *world) measure() {
 	until := int(w.clock().Sub(w.began) / time.Minute)
 	put := func(at time.Time, namespace, name string, value float64, dims ...wire.Dimension) {
@@ -514,13 +513,13 @@ func (w *world) measure() {
 	}
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (w *world) pass(ctx context.Context, d time.Duration) error {
 	w.mu.Lock()
 	w.now = w.now.Add(d)
 	now := w.now
 	w.mu.Unlock()
-	if d >= 2*time.Minute { // nothing is as stale as that
+	if d >= 2*time.Minute { // stale responses are never that old
 		for _, h := range w.hosts {
 			h.proxy.Forget()
 		}
@@ -532,7 +531,7 @@ func (w *world) pass(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// state is the provider's own word on a machine: "" where it knows none.
+// state returns the provider's state of a machine: "" if it is unknown.
 func (w *world) state(id string) string {
 	out, err := w.direct.DescribeInstances(context.Background(), &ec2.DescribeInstancesInput{
 		InstanceIds: []string{id},
@@ -543,16 +542,16 @@ func (w *world) state(id string) string {
 	return string(out.Reservations[0].Instances[0].State.Name)
 }
 
-// order is a command line with everything that it takes from outside.
+// order is a command line with its environment.
 type order struct {
 	Args            []string
 	Now             time.Time
 	Boot            string
 	Up              time.Duration
 	Dir, Data, User string
-	// Witness is where the witness of the state is on the host.
+	// Witness is the location of the state's witness on the host.
 	Witness string
-	// Stall is the file that says how long the process was stopped; empty: it never is.
+	// Stall is a file with the duration for which the process was stopped; empty if it never is.
 	Stall string
 }
 
@@ -560,8 +559,8 @@ type order struct {
 func (o order) run(ctx context.Context, out, errs io.Writer) int {
 	env := map[string]string{"CURFEW_IDENTITY": o.User, "SLACK_TOKEN": "xoxb-secret-token"}
 	began := time.Now()
-	// The state's clock stands still while a command runs. On a busy machine a command can
-	// take longer than two clocks may differ: then its own clock stands still as well.
+	// The state's clock stops during a command. On a busy machine a command can take longer than
+	// two clocks may differ, so its own clock stops as well.
 	since := func() time.Duration { return min(time.Since(began), 10*time.Second) + o.stalled() }
 	return cli.Run(ctx, cli.Process{
 		Args: o.Args, Stdin: strings.NewReader(""), Stdout: out, Stderr: errs, Dir: o.Dir, DataDir: o.Data,
@@ -571,7 +570,7 @@ func (o order) run(ctx context.Context, out, errs io.Writer) int {
 		Uptime: func() (string, time.Duration) { return o.Boot, o.Up + since() }})
 }
 
-// stalled is for how long the process was stopped.
+// stalled returns how long the process was stopped.
 func (o order) stalled() time.Duration {
 	text, err := os.ReadFile(o.Stall)
 	if err != nil {
@@ -584,7 +583,7 @@ func (o order) stalled() time.Duration {
 	return d
 }
 
-// result is how a command ended; exit is -1 where it was killed or cut off.
+// result is the result of a command; exit is -1 if it was killed or cut off.
 type result struct {
 	number    int64
 	exit      int
@@ -592,24 +591,23 @@ type result struct {
 	killed    bool
 }
 
-// ending is how a command is ended before its time: at its n-th call to the provider; 0 is
-// never.
+// ending is how a command is ended early: at its n-th call to the provider; 0 is never.
 type ending struct {
 	at   int64
 	kill bool
-	// stall runs while the process is stopped at that call, instead of its end; it returns the time
-	// of the stop.
+	// stall runs while the process is stopped at that call instead of ended; it returns the
+	// duration.
 	stall func() time.Duration
-	// stranger is true if another user of the machine gives the command.
+	// stranger is true if another user of the machine runs the command.
 	stranger bool
 }
 
-// curfew gives a command on a host.
+// curfew runs a command on a host.
 func (w *world) curfew(ctx context.Context, h *host, end ending, args ...string) result {
 	return w.as(ctx, "ana", h, end, args...)
 }
 
-// as gives a command on a host as a person.
+// as runs a command on a host as a person.
 func (w *world) as(ctx context.Context, who string, h *host, end ending, args ...string) result {
 	h.run.Lock()
 	defer h.run.Unlock()
@@ -649,8 +647,8 @@ func (w *world) as(ctx context.Context, who string, h *host, end ending, args ..
 	return r
 }
 
-// mortal carries out a command line in a process of its own, which is killed or stopped at a call,
-// or is another user's.
+// mortal runs a command line in a separate process, which is killed or stopped at a call, or
+// belongs to another user.
 func (w *world) mortal(ctx context.Context, h *host, end ending, o order, out, errs *bytes.Buffer) (exit int,
 	killed bool) {
 	if end.stall != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/curfew-dev/curfew/test/iam"
 )
 
-// person connects in the tests.
+// person is the id of the person who connects in the tests.
 const person = "AIDAANA"
 
 // documents are the IAM documents of an applied backbone.
 type documents struct {
-	of    map[string]*iam.Policy // by the address of the resource that has it
+	of    map[string]*iam.Policy // by the address of the resource that contains it
 	text  map[string]string
-	names *strings.Replacer // what stands in braces in the table of calls
+	names *strings.Replacer // placeholders in the table of calls
 	// limits is the session policy of terraform/session.
 	limits *iam.Policy
 }
@@ -61,7 +61,7 @@ func first(m map[string]any) string {
 	return ""
 }
 
-// by are the documents that decide about a caller's calls: all have to allow.
+// by returns the documents that apply to a caller's calls, all of which must allow them.
 func (d documents) by(c aws.SessionCaller) []*iam.Policy {
 	boundary := d.of["aws_iam_policy.boundary"]
 	return map[aws.SessionCaller][]*iam.Policy{
@@ -71,20 +71,20 @@ func (d documents) by(c aws.SessionCaller) []*iam.Policy {
 	}[c]
 }
 
-// tags are those of what a session has.
+// tags are the tags of a session's resources.
 var tags = map[string]string{
 	"curfew:installation": "a", "curfew:session": "s-1", "curfew:session-name": "demo", "curfew:owner": person,
 	"curfew:lifetime": "ephemeral",
 }
 
-// principal are the tags of the role of the session's machines, as IAM knows them.
+// principal adds the tags of the role of the session's machines, as IAM knows them.
 func principal(keys map[string]string) {
 	for _, tag := range []string{"curfew:installation", "curfew:session", "curfew:session-name"} {
 		keys["aws:PrincipalTag/"+tag] = tags[tag]
 	}
 }
 
-// request is the IAM request of AWS because of a call of the table.
+// request returns the IAM request that AWS makes for a call of the table.
 func (d documents) request(a aws.SessionAsk) iam.Request {
 	r := iam.Request{
 		Action: a.Action, Resource: d.names.Replace(a.Resource), Keys: map[string]string{"aws:userid": person},
@@ -116,7 +116,7 @@ func allowed(t *testing.T, policies []*iam.Policy, r iam.Request) bool {
 	return len(policies) > 0
 }
 
-// TestRoles applies both modules and asks the documents that come out.
+// TestRoles applies both modules and evaluates the resulting documents.
 func TestRoles(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -143,8 +143,8 @@ func TestRoles(t *testing.T) {
 	t.Run("trust", func(t *testing.T) { trust(t, s) })
 }
 
-// calls asks the documents about every call of sessions: whoever makes it is allowed, and
-// by the conditions that AWS decides by, no one else where it changes something.
+// calls evaluates the documents for every call of sessions: its callers are allowed, depending on
+// the conditions that AWS evaluates, and no one else is if it changes something.
 func (d documents) calls(t *testing.T) {
 	changes := func(a string) bool {
 		for _, word := range []string{
@@ -173,7 +173,7 @@ func (d documents) calls(t *testing.T) {
 					t.Errorf("%s may make the call of %s: %+v", other, c.By, r)
 				}
 			}
-			// terraform/session launches under its session policy.
+			// terraform/session launches with its session policy.
 			ends := c.Service == "iam" && !strings.HasPrefix(c.Name, "List") || c.Service == "ec2" &&
 				(c.Name == "RunInstances" || c.Name == "TerminateInstances" || !changes(a.Action))
 			if c.By == aws.ByLauncher && ends && !allowed(t, append(d.by(c.By), d.limits), r) {
@@ -191,7 +191,7 @@ func (d documents) calls(t *testing.T) {
 	}
 }
 
-// changed returns the request of a call with something changed.
+// changed returns the request of a call with a change.
 func (d documents) changed(t *testing.T, caller aws.SessionCaller, call, resource string,
 	change func(*iam.Request)) iam.Request {
 	t.Helper()
@@ -209,7 +209,7 @@ func (d documents) changed(t *testing.T, caller aws.SessionCaller, call, resourc
 	return iam.Request{}
 }
 
-// refusals changes one thing of a call that is allowed, and it is refused.
+// refusals changes one property of an allowed call, which must then be refused.
 func (d documents) refusals(t *testing.T) {
 	set := func(m func(*iam.Request) *map[string]string, key, value string) func(*iam.Request) {
 		return func(r *iam.Request) {
@@ -450,7 +450,7 @@ func (d documents) refusals(t *testing.T) {
 		"a machine of another installation", aws.ByLauncher, "ec2:RunInstances", "instance/",
 		set(made, "curfew:installation", "other"),
 	})
-	// Names that begin alike, other installations, and what is above all of them.
+	// Similar names, other installations, and their common prefixes.
 	for _, key := range []string{
 		"sessions/control/s-12/", "sessions/control/s-1", "sessions/control/", "sessions/work/a/demo2/",
 		"sessions/work/b/demo/", "sessions/work/a/", "sessions/work/", "sessions/", "",
@@ -472,17 +472,17 @@ func (d documents) refusals(t *testing.T) {
 			t, d.by(c.caller), same) {
 			t.Errorf("%s: refused before anything was changed: %+v", c.name, same)
 		}
-		// The document itself refuses it, not the boundary alone.
+		// The document itself refuses it, not only the boundary.
 		if r := d.changed(t, c.caller, c.call, c.resource, c.change); allowed(t, d.by(c.caller)[:1], r) {
 			t.Errorf("%s: allowed to %s: %+v", c.name, c.caller, r)
 		}
 	}
-	// An owner is compared, never matched: a tag or an id may have an asterisk.
+	// An owner is compared, never matched, because a tag or an id may contain an asterisk.
 	if !strings.Contains(d.text["aws_iam_policy.connect"],
 		`"StringEquals":{"ssm:resourceTag/curfew:owner":"${aws:userid}"}`) {
 		t.Errorf("owners are not compared for equality: %s", d.text["aws_iam_policy.connect"])
 	}
-	// A dataset bucket that was named is read.
+	// A named dataset bucket can be read.
 	if !allowed(t, d.by(aws.ByMachine), iam.Request{
 		Action: "s3:GetObject", Resource: "arn:aws:s3:::imagenet-mirror/a",
 	}) {
@@ -490,15 +490,16 @@ func (d documents) refusals(t *testing.T) {
 	}
 }
 
-// open is a policy that allows everything besides: what it refuses, it denies.
+// open returns a policy with an additional statement that allows everything, so that only denials
+// remain.
 func open(p *iam.Policy) *iam.Policy {
 	everything := iam.Statement{Effect: "Allow", Action: iam.Strings{"*"}, Resource: iam.Strings{"*"}}
 	return &iam.Policy{Version: p.Version, Statement: append([]iam.Statement{everything}, p.Statement...)}
 }
 
-// neverPersistent asks the documents for what would change what stays, and for orders to
-// machines: the boundary, the roles and the session policy each deny it by themselves, even if
-// the role were allowed everything.
+// neverPersistent evaluates the documents for changes to permanent resources, and for orders to
+// machines: the boundary, the roles and the session policy each deny them, even if the role were
+// allowed everything.
 func (d documents) neverPersistent(t *testing.T) {
 	persistent := map[string]string{
 		"curfew:lifetime": "persistent", "curfew:installation": "a", "curfew:session": "s-1",
@@ -548,7 +549,7 @@ func (d documents) neverPersistent(t *testing.T) {
 			}
 		}
 	}
-	// The boundary holds whatever a role is given besides.
+	// The boundary is effective regardless of a role's other permissions.
 	for _, action := range []string{
 		"iam:CreateRole", "iam:PutRolePolicy", "iam:AttachRolePolicy", "sts:AssumeRole",
 		"organizations:LeaveOrganization",
@@ -565,8 +566,8 @@ func (d documents) neverPersistent(t *testing.T) {
 	}
 }
 
-// runners asks the document of runners about every call that launches, keeps and ends sessions and
-// that connects to them: each is allowed for a machine of the runner's own, and none for another's.
+// runners evaluates the document of runners for every call that launches, keeps and ends sessions
+// and connects to them: each is allowed for the runner's own machines, and none for others.
 func (d documents) runners(t *testing.T) {
 	document := []*iam.Policy{d.of["aws_iam_role_policy.runner[0]"]}
 	if document[0] == nil {
@@ -604,7 +605,7 @@ func (d documents) runners(t *testing.T) {
 	}
 }
 
-// trust reads who may become curfew or a machine.
+// trust returns who may assume the roles of curfew and of machines.
 func trust(t *testing.T, s *State) {
 	for name, want := range map[string]string{
 		"aws_iam_role.read":      `{"Statement":[{"Action":"sts:AssumeRole","Condition":{"StringEquals":{"sts:ExternalId":"x1"}},"Effect":"Allow","Principal":{"AWS":["arn:aws:iam::111122223333:role/platform"]}}],"Version":"2012-10-17"}`,
@@ -628,8 +629,8 @@ func trust(t *testing.T, s *State) {
 	}
 }
 
-// paths tries every path of writes by curfew's roles, a runner, a person and a machine, each alone
-// and all together: none can end, or enter, what it could not before.
+// paths tries every sequence of writes by curfew's roles, a runner, a person and a machine, each
+// alone and all together: none can end, or enter, what it could not before.
 func (d documents) paths(t *testing.T, s *State) {
 	all := map[string][]*iam.Policy{
 		"read": {d.of["aws_iam_role_policy.read"]}, "act": {d.of["aws_iam_role_policy.act[0]"]},
@@ -660,9 +661,9 @@ func (d documents) paths(t *testing.T, s *State) {
 	}
 }
 
-// printed holds the roles that read and act against what curfew prints, and all
-// documents against the sizes that IAM takes: 6,144 characters for a managed policy, 10,240
-// for the inline policies of a role, without white space.
+// printed compares the roles that read and act with the policies that curfew prints, and all
+// documents with the size limits of IAM: 6,144 characters for a managed policy, 10,240 for the
+// inline policies of a role, without white space.
 func (d documents) printed(t *testing.T) {
 	for name, printed := range map[string][]byte{"aws_iam_role_policy.read": aws.PolicyJSON("aws"),
 		"aws_iam_role_policy.act[0]": aws.ActionPolicyJSON(aws.Grants{
@@ -696,7 +697,7 @@ func (d documents) printed(t *testing.T) {
 	}
 }
 
-// TestOwnersByTag lets people in by a tag of theirs instead of their id.
+// TestOwnersByTag checks access by a tag of the person instead of their id.
 func TestOwnersByTag(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -713,7 +714,7 @@ func TestOwnersByTag(t *testing.T) {
 			t.Errorf("a person tagged %q on ana's machine: %v, want %v", tag, got, want)
 		}
 	}
-	// Without a list of installations, every one that names itself may launch.
+	// Without a list of installations, every installation with a name may launch.
 	for installation, want := range map[string]bool{"anything": true, "": false} {
 		r := d.changed(t, aws.ByLauncher, "ec2:RunInstances", "instance/", func(r *iam.Request) {
 			if r.RequestTags["curfew:installation"] = installation; installation == "" {
@@ -726,7 +727,8 @@ func TestOwnersByTag(t *testing.T) {
 	}
 }
 
-// state asks the policy of those who apply terraform/session: the backbone's is read-only.
+// state evaluates the policy of people who apply terraform/session: the backbone's state is
+// read-only.
 func (d documents) state(t *testing.T) {
 	p := d.of["aws_iam_policy.session_state[0]"]
 	if p == nil {
@@ -751,7 +753,7 @@ func (d documents) state(t *testing.T) {
 			t.Errorf("%s of %s: %v, want %v", tc.action, tc.resource, got, tc.want)
 		}
 	}
-	// The state of the backbone is denied, whatever else people are given.
+	// Changes to the state of the backbone are denied, regardless of other permissions.
 	for _, action := range []string{"s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"} {
 		if allowed(t, []*iam.Policy{open(p)}, iam.Request{Action: action, Resource: backbone}) {
 			t.Errorf("%s of the backbone's state is not denied", action)

@@ -16,14 +16,14 @@ import (
 	"testing"
 )
 
-// module is built where PATH has no Terraform, the last release that is one Go module.
+// module is the last release that is one Go module; it is built if PATH has no Terraform.
 const module = "github.com/hashicorp/terraform@v1.8.5"
 
 // root is the repository, from this package.
 const root = "../.."
 
-// Binary returns Terraform: that of PATH where it is 1.7 or newer, else one that is built once
-// for each user (some minutes).
+// Binary returns Terraform: the one on PATH if it is 1.7 or newer, otherwise one that is built once
+// per user (some minutes).
 func Binary(ctx context.Context) (string, error) {
 	if found, err := exec.LookPath("terraform"); err == nil {
 		var v struct {
@@ -47,8 +47,8 @@ func Binary(ctx context.Context) (string, error) {
 	})
 }
 
-// cached returns a program of the user's cache directory, built on first use in a directory of
-// its own and moved into place, so that several may do it at once.
+// cached returns a program in the user's cache directory, built on first use in a temporary
+// directory and moved into place, so that several processes may do so at once.
 func cached(ctx context.Context, folder, name string, build func(fresh string) *exec.Cmd) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -79,7 +79,7 @@ func cached(ctx context.Context, folder, name string, build func(fresh string) *
 	return program, nil
 }
 
-// provider returns the stand-in, built once for what it is built of, and its version.
+// provider returns the stand-in, built once per version of its sources, and its version.
 func provider(ctx context.Context) (program, version string, err error) {
 	source, err := filepath.Abs("provider")
 	if err != nil {
@@ -112,7 +112,8 @@ func provider(ctx context.Context) (program, version string, err error) {
 	return program, version, err
 }
 
-// environment is this process's without what Terraform and AWS's provider read of it.
+// environment returns this process's environment without variables that Terraform and AWS's
+// provider read.
 func environment(more ...string) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -131,7 +132,7 @@ type World struct {
 	env     []string
 }
 
-// New makes a world. Without Terraform the test is skipped, or fails on CI.
+// New creates a world. Without Terraform the test is skipped, or fails on CI.
 func New(t testing.TB) *World {
 	t.Helper()
 	w := &World{Dir: t.TempDir(), t: t}
@@ -167,7 +168,7 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// copy copies a tree without what Terraform leaves in it.
+// copy copies a tree without Terraform's own files.
 func (w *World) copy(from, to string) {
 	w.t.Helper()
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -205,7 +206,7 @@ func (w *World) write(name, text string) {
 	}
 }
 
-// Try runs Terraform in a module and returns what it prints, with what it prints of errors.
+// Try runs Terraform in a module and returns its output, including error messages.
 func (w *World) Try(module string, args ...string) (string, error) {
 	cmd := exec.CommandContext(w.t.Context(), w.program,
 		append([]string{"-chdir=" + filepath.Join(w.Dir, "terraform", module)}, args...)...)
@@ -224,7 +225,7 @@ func (w *World) Run(module string, args ...string) string {
 	return out
 }
 
-// Local gives a module a state in a file, its own, and initializes it.
+// Local initializes a module with its own state in a file.
 func (w *World) Local(module string) {
 	w.t.Helper()
 	w.write(filepath.Join("terraform", module, "backend_override.tf"), "terraform {\n  backend \"local\" {}\n}\n")
@@ -243,7 +244,7 @@ type Resource struct {
 	Values              map[string]any
 }
 
-// Apply carries a module out with these variables, as JSON, and returns its state.
+// Apply applies a module with variables, as JSON, and returns its state.
 func (w *World) Apply(module string, variables map[string]any) *State {
 	w.t.Helper()
 	raw, err := json.Marshal(variables)
@@ -286,7 +287,7 @@ func (s *State) Of(kind string) []Resource {
 	return out
 }
 
-// Text returns an attribute of a resource by its address, empty where there is none.
+// Text returns an attribute of a resource by its address, or empty if there is none.
 func (s *State) Text(address, attribute string) string {
 	for _, r := range s.Resources {
 		if r.Address == address {

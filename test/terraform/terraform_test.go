@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// slow skips what needs Terraform, which is built where it is not there, and the stand-in.
+// slow skips tests that need Terraform, which is built if necessary, and the stand-in.
 func slow(t *testing.T) {
 	t.Helper()
 	if os.Getenv("CURFEW_SLOW") == "" {
@@ -28,7 +28,7 @@ func slow(t *testing.T) {
 	}
 }
 
-// of is the configuration of a backbone with every option.
+// whole is the configuration of a backbone with every option.
 var whole = map[string]any{
 	"region": "us-east-1", "curfew_principals": []string{
 		"arn:aws:iam::111122223333:role/platform",
@@ -46,7 +46,7 @@ var whole = map[string]any{
 	},
 }
 
-// plain is the least that a backbone is told.
+// plain is the minimum configuration of a backbone.
 var plain = map[string]any{
 	"region": "us-east-1", "curfew_principals": []string{"arn:aws:iam::111122223333:role/platform"},
 }
@@ -57,7 +57,8 @@ func with(base map[string]any, more map[string]any) map[string]any {
 	return out
 }
 
-// session is a session on a backbone whose state is in the file next to it.
+// session returns the configuration of a session on a backbone whose state is in a neighboring
+// file.
 func session(more map[string]any) map[string]any {
 	return with(map[string]any{
 		"backbone": map[string]any{
@@ -98,8 +99,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestMistakesAreFound holds the stand-in against what it is for: a name, a type or a missing
-// argument that AWS's provider would refuse is refused.
+// TestMistakesAreFound checks that the stand-in refuses what AWS's provider would: an unknown name,
+// a wrong type or a missing argument.
 func TestMistakesAreFound(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -126,7 +127,7 @@ func TestMistakesAreFound(t *testing.T) {
 	}
 }
 
-// TestExamples plans what examples/terraform says, each with the state of the other.
+// TestExamples plans the modules in examples/terraform, each with the state of the other.
 func TestExamples(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -180,7 +181,7 @@ func TestBackboneIsRead(t *testing.T) {
 			if len(values) != len(aws.BackboneParameters) {
 				t.Errorf("parameters %v", slices.Sorted(maps.Keys(values)))
 			}
-			zones := map[string]string{} // of the subnets that machines may use, by their public addresses
+			zones := map[string]string{} // subnets for machines, by whether they assign public addresses
 			for _, r := range s.Of("aws_subnet") {
 				if r.Values["map_public_ip_on_launch"].(bool) == (name != "private") {
 					zones[r.Values["id"].(string)] = r.Values["availability_zone"].(string)
@@ -217,7 +218,7 @@ func TestBackboneIsRead(t *testing.T) {
 	}
 }
 
-// TestNothingComesIn holds every rule that lets something in against the one that may.
+// TestNothingComesIn checks every rule that admits traffic against the only one that may.
 func TestNothingComesIn(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -248,7 +249,7 @@ func TestNothingComesIn(t *testing.T) {
 	}
 }
 
-// rules returns the lifecycle rules of a bucket by their names, compact JSON.
+// rules returns the lifecycle rules of a bucket by name, as compact JSON.
 func rules(t *testing.T, s *State, address string) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
@@ -276,7 +277,7 @@ func block(rule map[string]any, kind, argument string) any {
 	return blocks[0].(map[string]any)[argument]
 }
 
-// TestWhatStaysAndWhatExpires holds lifecycle and retention.
+// TestWhatStaysAndWhatExpires checks lifecycle rules and retention.
 func TestWhatStaysAndWhatExpires(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -328,7 +329,7 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 			}
 		}
 	}
-	// What holds data is not destroyed by an oversight.
+	// Resources with data are not destroyed by mistake.
 	out, err := w.Try("backbone", "destroy", "-no-color", "-input=false", "-auto-approve")
 	for _, kept := range []string{
 		`aws_s3_bucket.this["sessions"]`, `aws_s3_bucket.this["data"]`,
@@ -341,7 +342,7 @@ func TestWhatStaysAndWhatExpires(t *testing.T) {
 	}
 }
 
-// TestMonthlyDollars holds the sum against the price book.
+// TestMonthlyDollars checks the sum against the price book.
 func TestMonthlyDollars(t *testing.T) {
 	slow(t)
 	book, err := price.Embedded()
@@ -476,7 +477,7 @@ func TestSession(t *testing.T) {
 			t.Errorf("commands %q, want %q", cloud.Runcmd, want)
 		}
 	}
-	// A later lease does not touch the machines that run.
+	// A later lease does not affect running machines.
 	later := w.Apply("session",
 		session(map[string]any{
 			"nodes": 3, "spot": true, "zone": "us-east-1b", "setup": setup, "lease_until": "2999-02-01T00:00:00Z",
@@ -493,7 +494,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestSessionDocument reads Session Manager's document.
+// TestSessionDocument checks Session Manager's document.
 func TestSessionDocument(t *testing.T) {
 	slow(t)
 	w := New(t)
@@ -517,11 +518,11 @@ func TestSessionDocument(t *testing.T) {
 	}
 }
 
-// fenced are the commands of a document.
+// fenced matches the commands of a document.
 var fenced = regexp.MustCompile("(?s)```console\n(.*?)```")
 
 // TestDocument carries out the commands of docs/terraform.md from top to bottom, with states in
-// files instead of a bucket. Those of the modules' README.md are among them.
+// files instead of a bucket. They include those of the modules' README.md.
 func TestDocument(t *testing.T) {
 	slow(t)
 	w := New(t)

@@ -13,7 +13,8 @@ import (
 	ssm "github.com/aws/aws-sdk-go-v2/service/ssm/types"
 )
 
-// words are the values of an enumeration of AWS's SDK, which is generated from AWS's own models.
+// words returns the values of an enumeration of AWS's SDK, which is generated from AWS's own
+// models.
 func words[T ~string](values []T) []string {
 	var out []string
 	for _, v := range values {
@@ -22,8 +23,8 @@ func words[T ~string](values []T) []string {
 	return out
 }
 
-// enumerations are the arguments of the modules of which AWS takes these values alone. A schema
-// does not have them.
+// enumerations lists the arguments of the modules for which AWS only accepts certain values. A
+// schema does not contain them.
 var enumerations = map[string][]string{
 	"aws_ecr_repository.image_tag_mutability": words(ecr.ImageTagMutability("").Values()),
 	"aws_eip.domain": words(ec2.DomainType("").Values()),
@@ -51,7 +52,7 @@ var enumerations = map[string][]string{
 	"aws_vpc_security_group_egress_rule.ip_protocol":  {"-1", "tcp", "udp", "icmp", "icmpv6"},
 }
 
-// free are arguments that take any text, by the last part of their path, and those that name
+// free lists arguments with arbitrary text, by the last part of their path, and those that name
 // another resource.
 var free = []string{
 	"name", "description", "bucket", "prefix", "path", "policy", "assume_role_policy", "content", "value", "ami",
@@ -64,8 +65,8 @@ var free = []string{
 	"vpc_security_group_ids", "route_table_ids", "iam_instance_profile",
 }
 
-// TestValues holds every text of both modules against the enumerations of AWS's SDK. An
-// argument that is neither one nor known to be free fails.
+// TestValues checks every text of both modules against the enumerations of AWS's SDK. An argument
+// in neither list is an error.
 func TestValues(t *testing.T) {
 	slow(t)
 	raw, err := os.ReadFile("provider/schema.json")

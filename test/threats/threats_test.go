@@ -1,4 +1,4 @@
-// Package threats holds the threat model of docs/security.md against the tests that it names.
+// Package threats checks the threat model of docs/security.md against the tests that it names.
 package threats
 
 import (
@@ -15,13 +15,13 @@ const (
 	page = root + "/docs/security.md"
 )
 
-// threat is one row of the model: an attacker, an asset, and the tests that show what holds.
+// threat is one row of the model: an attacker, an asset, and the tests of the protection.
 type threat struct {
 	attacker, asset, holds string
 	tests                  []shown
 }
 
-// shown is a test by the folder of its package and its name.
+// shown is a test: the folder of its package and its name.
 type shown struct{ dir, name string }
 
 var (
@@ -29,8 +29,8 @@ var (
 	listed   = regexp.MustCompile(`^\| ([A-Z]) \| `)
 )
 
-// read returns the attackers that the page lists by letter, and the rows of its model, which
-// are those with the letter of an attacker and three cells more.
+// read returns the attackers on the page by letter, and the rows of its model: those with the
+// letter of an attacker and three more cells.
 func read(text string) (attackers map[string]bool, rows []threat) {
 	attackers = map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -52,7 +52,7 @@ func read(text string) (attackers map[string]bool, rows []threat) {
 	return attackers, rows
 }
 
-// wrong lists the statements of the model that do not hold in the tree below dir.
+// wrong lists the statements of the model that are false for the tree below dir.
 func wrong(dir, text string) (errs []error) {
 	attackers, rows := read(text)
 	seen := map[string]bool{}
@@ -128,7 +128,8 @@ func TestWrongModelsAreNamed(t *testing.T) {
 	}
 }
 
-// TestComplaintsNameTheirTests holds the table of complaints in docs/jobs.md against the tests that it names.
+// TestComplaintsNameTheirTests checks that the tests in the table of complaints in docs/jobs.md
+// exist.
 func TestComplaintsNameTheirTests(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/jobs.md")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Write writes days of machines with eight GPUs, minute by minute of each machine, which work
-// and rest in turn for an hour or more. At work every value is another one.
+// Write writes several days of machines with eight GPUs, minute by minute for each machine, that
+// alternate between work and rest for an hour or more. During work all values differ.
 func Write(to io.Writer, rows int, all bool) error {
 	const gpus, minutes = 8, 1440
 	rng := rand.New(rand.NewPCG(1, 2))

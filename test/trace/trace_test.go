@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/test/trace"
 )
 
-// TestWrite: every row of the trace is a sample with all signals that were asked for.
+// TestWrite checks that every row of the trace is a sample with all requested signals.
 func TestWrite(t *testing.T) {
 	for _, all := range []bool{true, false} {
 		var b bytes.Buffer

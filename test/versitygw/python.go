@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Python returns an interpreter that can import boto3 and zstandard, in a virtual
-// environment that is made once for each user.
+// Python returns an interpreter that can import boto3 and zstandard, in a virtual environment that
+// is created once per user.
 func Python(t testing.TB) string {
 	t.Helper()
 	python, err := interpreter(t.Context())

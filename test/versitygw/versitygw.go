@@ -1,5 +1,5 @@
-// Package versitygw starts a real S3 server, Versity's gateway on a folder, which does
-// conditional writes, multipart uploads and checksums as S3 does.
+// Package versitygw starts a real S3 server, Versity's gateway on a folder, which implements
+// conditional writes, multipart uploads and checksums like S3.
 package versitygw
 
 import (
@@ -27,14 +27,14 @@ const Bucket = "checkpoints"
 
 // Server is a running server. Its data survives Kill.
 type Server struct {
-	// Dir is the folder that the bucket is in, as files.
+	// Dir is the folder with the bucket as files.
 	Dir     string
 	address string
 	binary  string
 	process *exec.Cmd
 }
 
-// Binary returns the server's program, which it builds once for each user and version.
+// Binary returns the server's program, built once per user and version.
 func Binary(ctx context.Context) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -62,7 +62,7 @@ func Binary(ctx context.Context) (string, error) {
 	return binary, os.Rename(filepath.Join(fresh, "versitygw"), binary)
 }
 
-// Start runs a server until the test is over.
+// Start runs a server until the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	binary, err := Binary(t.Context())
@@ -97,10 +97,10 @@ func Run(binary, dir string) (*Server, error) {
 	return s, s.Restart()
 }
 
-// Address is where the server listens: host and port.
+// Address returns the host and port of the server.
 func (s *Server) Address() string { return s.address }
 
-// Restart starts a server that does not run, at the same address on the same data.
+// Restart restarts a stopped server with the same address and data.
 func (s *Server) Restart() error {
 	s.process = exec.Command(s.binary, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port", s.address,
 		"posix", s.Dir)
@@ -119,7 +119,7 @@ func (s *Server) Restart() error {
 	return fmt.Errorf("versitygw does not listen on %s", s.address)
 }
 
-// Kill ends the server as SIGKILL does, in the middle of whatever it does.
+// Kill ends the server like SIGKILL, in the middle of whatever it does.
 func (s *Server) Kill() {
 	if s.process != nil {
 		_ = s.process.Process.Kill()
@@ -128,7 +128,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Env are the variables by which the AWS SDKs and tools use a server at an address.
+// Env returns the variables by which AWS SDKs and tools use a server at an address.
 func Env(address string) map[string]string {
 	return map[string]string{
 		"AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey, "AWS_REGION": "us-east-1",
@@ -137,13 +137,13 @@ func Env(address string) map[string]string {
 		"AWS_EC2_METADATA_DISABLED":   "true"}
 }
 
-// Use points the SDKs of this process at the server, for the time of the test.
+// Use configures the SDKs of this process for the server during the test.
 func (s *Server) Use(t testing.TB) {
 	t.Helper()
 	Use(t, s.address)
 }
 
-// Use points the SDKs of this process at an address, for the time of the test.
+// Use configures the SDKs of this process for an address during the test.
 func Use(t testing.TB, address string) {
 	t.Helper()
 	for k, v := range Env(address) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNoNewPatterns holds each package to the counts of baseline.txt.
+// TestNoNewPatterns checks each package to the counts of baseline.txt.
 func TestNoNewPatterns(t *testing.T) {
 	tree, err := readTree("../..")
 	if err != nil {

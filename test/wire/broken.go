@@ -10,12 +10,12 @@ import (
 // nextPage is the token of a second page that cannot be read.
 const nextPage = "curfew-second-page"
 
-// pageTokens are the names by which services call the token of the next page.
+// pageTokens are the names of the next page's token in different services.
 var pageTokens = []string{
 	"nextToken", "NextToken", "Marker", "NextMarker", "nextMarker", "NextContinuationToken", "ContinuationToken",
 	"NextKeyMarker", "LastEvaluatedTableName", "NextPageToken", "PaginationToken"}
 
-// answerBroken answers a call as the server would and damages the answer on its way.
+// answerBroken responds like the server and damages the response.
 func (s *Server) answerBroken(w http.ResponseWriter, r *http.Request, c *Call, kind FaultKind) (status int) {
 	if kind == SecondPage && asksForSecondPage(r, c) {
 		return writePage(w, http.StatusInternalServerError, "Internal Server Error")
@@ -43,7 +43,7 @@ func (s *Server) answerBroken(w http.ResponseWriter, r *http.Request, c *Call, k
 	return whole.status
 }
 
-// writePage answers with a page in HTML, as something between a client and a service does.
+// writePage responds with an HTML page, like a portal between a client and a service.
 func writePage(w http.ResponseWriter, status int, title string) int {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
@@ -51,13 +51,13 @@ func writePage(w http.ResponseWriter, status int, title string) int {
 	return status
 }
 
-// asksForSecondPage reports whether a request holds the token of [withSecondPage].
+// asksForSecondPage reports whether a request contains the token of [withSecondPage].
 func asksForSecondPage(r *http.Request, c *Call) bool {
 	return strings.Contains(r.URL.RawQuery, nextPage) || bytes.Contains(c.Body, []byte(nextPage))
 }
 
-// withSecondPage adds to an answer, under every name that a service may have for it, the token
-// of a second page. What is not paged ignores it.
+// withSecondPage adds a token of a second page to a response, under every name that a service may
+// use. Clients of unpaged calls ignore it.
 func withSecondPage(c *Call, body []byte) []byte {
 	switch c.Protocol {
 	case EC2, Query, RestXML:
@@ -91,7 +91,7 @@ func withSecondPage(c *Call, body []byte) []byte {
 	return encodeJSON(fields)
 }
 
-// keptAnswer is an answer that is kept.
+// keptAnswer is a recorded response.
 type keptAnswer struct {
 	header http.Header
 	status int

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Protocol is how a service puts requests and answers on the wire.
+// Protocol is the wire format of a service.
 type Protocol string
 
 // The protocols.
@@ -28,7 +28,7 @@ const (
 	CBOR     Protocol = "rpc-v2-cbor"
 )
 
-// Call is one request, named.
+// Call is a parsed request.
 type Call struct {
 	// Service is the name of the credential scope, except that "monitoring" is
 	// called "cloudwatch" as in IAM.
@@ -52,8 +52,8 @@ type Call struct {
 // Name returns "service:Operation".
 func (c *Call) Name() string { return c.Service + ":" + c.Operation }
 
-// Mutates reports whether the operation's name is one of a change: anything that does
-// not begin with Describe, Get, List or Head.
+// Mutates reports whether the operation's name suggests a change: it does not begin with Describe,
+// Get, List or Head.
 func (c *Call) Mutates() bool {
 	for _, p := range []string{"Describe", "Get", "List", "Head"} {
 		if strings.HasPrefix(c.Operation, p) {
@@ -66,8 +66,8 @@ func (c *Call) Mutates() bool {
 // signingNames maps credential scopes to the names used here.
 var signingNames = map[string]string{"monitoring": "cloudwatch", "api.pricing": "pricing"}
 
-// identify names a request. It returns an error for a request that is not signed
-// with SigV4 or whose operation cannot be told.
+// identify parses a request. It returns an error for a request without a SigV4 signature, or with
+// an unknown operation.
 func identify(r *http.Request) (*Call, error) {
 	c := &Call{
 		Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(),
@@ -140,8 +140,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// scope reads access key, region and service from a SigV4 header:
-// "AWS4-HMAC-SHA256 Credential=KEY/20261121/us-east-1/ec2/aws4_request, …".
+// scope parses access key, region and service from a SigV4 header: "AWS4-HMAC-SHA256
+// Credential=KEY/20261121/us-east-1/ec2/aws4_request, …".
 func (c *Call) scope(authorization string) error {
 	_, rest, ok := strings.Cut(authorization, "Credential=")
 	cred, _, _ := strings.Cut(rest, ",")
@@ -169,7 +169,7 @@ func decodeJSON(b []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// Param returns a string parameter of whichever protocol the call speaks.
+// Param returns a string parameter in any protocol.
 func (c *Call) Param(name string) string {
 	if v, ok := c.Input[name].(string); ok {
 		return v

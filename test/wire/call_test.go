@@ -36,8 +36,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// serve starts a server and returns a configuration of the SDK for it, without
-// retries.
+// serve starts a server and returns an SDK configuration for it without retries.
 func serve(t *testing.T, s *Server) aws.Config {
 	t.Helper()
 	if err := s.Listen(0); err != nil {
@@ -53,7 +52,7 @@ func serve(t *testing.T, s *Server) aws.Config {
 		Credentials: credentials.NewStaticCredentialsProvider("testing", "testing", "")}
 }
 
-// reads is one read of every service and protocol.
+// reads contains a read call of every service and protocol.
 var reads = []struct {
 	name string
 	call func(context.Context, aws.Config) error
@@ -340,8 +339,8 @@ func TestUnsignedRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzIdentify holds that naming a request never panics and that a named one has a
-// service, a region and an operation.
+// FuzzIdentify checks that parsing a request never panics, and that a parsed one has a service, a
+// region and an operation.
 func FuzzIdentify(f *testing.F) {
 	f.Add("POST", "/", "AWS4-HMAC-SHA256 Credential=k/20260101/us-east-1/ec2/aws4_request, x",
 		"application/x-www-form-urlencoded", "", "Action=DescribeVolumes")
@@ -363,7 +362,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// FuzzCBOR holds that what was decoded is encoded and decoded to the same.
+// FuzzCBOR checks that decoded values survive encoding and decoding.
 func FuzzCBOR(f *testing.F) {
 	f.Add([]byte{0xa1, 0x61, 'a', 0x01})
 	f.Add([]byte{0xbf, 0x61, 'a', 0xc1, 0xfb, 0x41, 0xd9, 0, 0, 0, 0, 0, 0, 0xff})

@@ -14,7 +14,7 @@ type Client struct{}
 // Do implements the SDK's HTTPClient.
 func (Client) Do(r *http.Request) (*http.Response, error) {
 	if r.Body != nil && r.Body != http.NoBody {
-		r = r.WithContext(r.Context()) // a copy: smithy-go closes the body of the one that it made
+		r = r.WithContext(r.Context()) // a copy, because smithy-go closes the body of its own
 		r.Body = struct{ io.ReadCloser }{r.Body}
 	}
 	return http.DefaultClient.Do(r)

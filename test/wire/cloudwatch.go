@@ -12,10 +12,10 @@ import (
 // Limits of the CloudWatch API (API reference of GetMetricData, ListMetrics and
 // PutMetricData).
 const (
-	MaxQueries    = 500     // of one GetMetricData call
-	MaxDatapoints = 100_800 // of one answer
+	MaxQueries    = 500     // per GetMetricData call
+	MaxDatapoints = 100_800 // per response
 	metricsPage   = 500     // of ListMetrics
-	maxPut        = 1000    // metrics of one PutMetricData call
+	maxPut        = 1000    // metrics per PutMetricData call
 	// listed is how long a metric stays in ListMetrics after its newest value.
 	listed = 14 * 24 * time.Hour
 )
@@ -51,8 +51,8 @@ func invalid(format string, args ...any) error {
 	return &Failure{400, "ValidationError", fmt.Sprintf(format, args...)}
 }
 
-// putMetricData takes what the API takes, except that it lets tests write into
-// namespaces of AWS and further back than two weeks.
+// putMetricData accepts what the API does, and for tests also namespaces of AWS and times more than
+// two weeks ago.
 func (m *Metrics) putMetricData(_ context.Context, c *Call) (*Reply, error) {
 	namespace := asString(c.Input["Namespace"])
 	data := asList(c.Input["MetricData"])
@@ -197,9 +197,9 @@ func readQueries(c *Call) ([]metricQuery, error) {
 	return out, nil
 }
 
-// getMetricData answers the queries from read, which gives a query's periods oldest
-// first. An answer holds at most MaxDatapoints values (or the call's own lower
-// limit); what is cut off says PartialData and goes on at the next token.
+// getMetricData responds with the values of read, which returns a query's periods oldest first. A
+// response contains at most MaxDatapoints values (or the call's own lower limit); a truncated
+// result has the status PartialData and continues with the next token.
 func getMetricData(c *Call, read func(metricQuery) ([]time.Time, []float64)) (*Reply, error) {
 	queries, err := readQueries(c)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestListMetricsForgetsOldOnes(t *testing.T) {
 	}
 }
 
-// Pages of any size put together are what one page would hold.
+// Pages of any size contain the same values as a single one.
 func TestMetricDataPagesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lengths := rapid.SliceOfN(rapid.IntRange(0, 30), 1, 8).Draw(t, "lengths")
@@ -221,7 +221,7 @@ func TestMetricDataPagesAddUp(t *testing.T) {
 	})
 }
 
-// Whatever the period, sums and counts of the periods add up to those of the data.
+// For every period, the sums and counts of the periods add up to those of the data.
 func TestPeriodsKeepTheSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMetrics(fixed)

@@ -17,11 +17,11 @@ type Connections struct {
 	mu   sync.Mutex
 	all  []Connection
 	late int
-	// refused counts the connections to a machine that were refused because of late.
+	// refused counts the connections to a machine that were refused because of Late.
 	refused map[string]int
 }
 
-// Late lets the agent of each machine be late: so many connections to it are refused first.
+// Late delays the agents of machines: the first n connections to each are refused.
 func (s *Connections) Late(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func newConnections(s *Server, now func() time.Time) *Connections {
 	return &Connections{server: s, now: now, refused: map[string]int{}}
 }
 
-// All returns every connection that there ever was.
+// All returns all connections, including closed ones.
 func (s *Connections) All() []Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +53,7 @@ func (s *Connections) answers() map[string]Answer {
 	}
 }
 
-// start opens a connection to a machine that runs.
+// start opens a connection to a running machine.
 func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 	target := asString(c.Input["Target"])
 	refused := &Failure{400, "TargetNotConnected", target + " is not connected."}
@@ -86,14 +86,14 @@ func (s *Connections) start(ctx context.Context, c *Call) (*Reply, error) {
 	return s.opened(x), nil
 }
 
-// opened returns the answer that the Session Manager plugin receives.
+// opened returns the response for the Session Manager plugin.
 func (s *Connections) opened(x Connection) *Reply {
 	return &Reply{Fields: map[string]any{"SessionId": x.ID, "TokenValue": "token-of-" + x.ID,
 		"StreamUrl": "wss://ssmmessages." + x.Region + ".amazonaws.com/v1/data-channel/" + x.ID +
 			"?role=publish_subscribe"}}
 }
 
-// find returns the index of a connection of the caller's.
+// find returns the index of a connection of the caller.
 func (s *Connections) find(c *Call) (int, error) {
 	id := asString(c.Input["SessionId"])
 	for i, x := range s.all {
@@ -116,7 +116,7 @@ func (s *Connections) resume(_ context.Context, c *Call) (*Reply, error) {
 	return s.opened(s.all[i]), nil
 }
 
-// end closes a connection; one that is closed stays so.
+// end closes a connection. It is idempotent.
 func (s *Connections) end(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Connections) end(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{Fields: map[string]any{"SessionId": s.all[i].ID}}, nil
 }
 
-// describe lists connections: those that are open (State "Active") or closed ("History").
+// describe lists open connections (State "Active") or closed ones ("History").
 func (s *Connections) describe(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/smithy-go/encoding/cbor"
 )
 
-// decodeCBOR reads an rpc-v2-cbor body into plain values: int64, float64, string,
-// bool, []byte, time.Time, []any, map[string]any.
+// decodeCBOR decodes an rpc-v2-cbor body into plain values: int64, float64, string, bool, []byte,
+// time.Time, []any, map[string]any.
 func decodeCBOR(b []byte) (map[string]any, error) {
 	if len(b) == 0 {
 		return map[string]any{}, nil
@@ -78,7 +78,7 @@ func fromCBOR(v cbor.Value) (any, error) {
 	return nil, fmt.Errorf("a CBOR value of type %T is not expected here", v)
 }
 
-// encodePlain prints plain values as CBOR.
+// encodePlain encodes plain values as CBOR.
 func encodePlain(v any) []byte { return cbor.Encode(toCBOR(v)) }
 
 func toCBOR(v any) cbor.Value {
@@ -136,8 +136,7 @@ func toCBOR(v any) cbor.Value {
 	panic(fmt.Sprintf("wire: no CBOR for a %T", v))
 }
 
-// encodeJSON prints plain values; times are seconds since 1970, as in the AWS JSON
-// protocols.
+// encodeJSON encodes plain values; times are seconds since 1970, as in the AWS JSON protocols.
 func encodeJSON(v any) []byte {
 	b, err := json.Marshal(jsonable(v))
 	if err != nil {
@@ -174,7 +173,7 @@ func jsonable(v any) any {
 
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// asTime reads a timestamp of the json and cbor protocols.
+// asTime converts a timestamp of the json and cbor protocols.
 func asTime(v any) (time.Time, bool) {
 	switch v := v.(type) {
 	case time.Time:
@@ -197,7 +196,7 @@ func fromSeconds(f float64) time.Time {
 	return time.UnixMilli(int64(math.Round(f * 1000))).UTC()
 }
 
-// asFloat reads a number of the json and cbor protocols.
+// asFloat converts a number of the json and cbor protocols.
 func asFloat(v any) (float64, bool) {
 	switch v := v.(type) {
 	case json.Number:

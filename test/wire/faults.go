@@ -6,58 +6,56 @@ import (
 	"time"
 )
 
-// Fault is the fault of the calls it matches. Empty fields match anything. Empty fields match
-// anything.
+// Fault is a fault of matching calls. Empty fields match anything.
 type Fault struct {
 	Service, Operation, Region, Account string
 	Kind                                FaultKind
-	// Times is how many calls it hits; 0 is all.
+	// Times is the number of calls with the fault; 0 is all.
 	Times int
-	// After is how many matching calls pass unharmed before.
+	// After is the number of matching calls that succeed first.
 	After int
-	// Delay is how long a Slow call waits before it is answered.
+	// Delay is the delay of Slow calls.
 	Delay time.Duration
 }
 
-// FaultKind is a way to fail.
+// FaultKind is a kind of fault.
 type FaultKind int
 
-// The ways to fail.
+// Kinds of faults.
 const (
-	// AccessDenied is an IAM denial in the service's own words.
+	// AccessDenied is an IAM denial in the service's own format.
 	AccessDenied FaultKind = iota + 1
 	// Throttling asks to slow down.
 	Throttling
-	// ServerError is a bare HTML 500, as moto and some proxies answer.
+	// ServerError is a bare HTML 500, as from moto and some proxies.
 	ServerError
 	// ExpiredToken refuses the credentials as expired.
 	ExpiredToken
-	// Reset closes the connection without an answer.
+	// Reset closes the connection without a response.
 	Reset
-	// Slow answers late, and rightly.
+	// Slow delays the correct response.
 	Slow
-	// NotOffered is the answer of a service to an operation it does not have.
+	// NotOffered is a service's response to an unsupported operation.
 	NotOffered
 	// Deaf confirms a call and does nothing.
 	Deaf
-	// Empty answers 200 without a body, as some proxies do.
+	// Empty responds 200 without a body, like some proxies.
 	Empty
-	// LoginPage answers 200 with a page in HTML, as a portal in between does.
+	// LoginPage responds 200 with an HTML page, like a portal.
 	LoginPage
-	// Hollow answers 200 with the service's document and nothing in it.
+	// Hollow responds 200 with an empty document of the service.
 	Hollow
-	// Never accepts a call and does not answer.
+	// Never accepts a call and does not respond.
 	Never
-	// Lost carries a call out and closes the connection without an answer.
+	// Lost carries out a call and closes the connection without a response.
 	Lost
-	// NotFound is a bare HTML 404, as a proxy answers that knows no such path.
+	// NotFound is a bare HTML 404, as from a proxy that does not know the path.
 	NotFound
-	// Truncated is the right answer without its second half, in a whole HTTP message.
+	// Truncated is the correct response without its second half, in a complete HTTP message.
 	Truncated
-	// Garbled is the right answer with its second half replaced by noise.
+	// Garbled is the correct response with its second half replaced by noise.
 	Garbled
-	// SecondPage is the right answer, and says that there is a second page, which is a bare
-	// HTML 500.
+	// SecondPage is the correct response with a token of a second page, which is a bare HTML 500.
 	SecondPage
 )
 
@@ -78,7 +76,7 @@ func (a *armed) matches(c *Call) bool {
 		is(a.Account, c.Account)
 }
 
-// next returns the fault that hits the call, if any, and counts it.
+// next returns the fault of a call, if any, and counts it.
 func (f *faults) next(c *Call) (Fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +93,7 @@ func (f *faults) next(c *Call) (Fault, bool) {
 	return Fault{}, false
 }
 
-// Inject puts a fault in force and returns what takes it back.
+// Inject adds a fault and returns a function that removes it.
 func (s *Server) Inject(f Fault) (remove func()) {
 	a := &armed{Fault: f}
 	s.faults.mu.Lock()
@@ -113,7 +111,7 @@ func (s *Server) Inject(f Fault) (remove func()) {
 	}
 }
 
-// Failure is an error answer of a service.
+// Failure is an error response of a service.
 type Failure struct {
 	Status        int
 	Code, Message string
@@ -122,7 +120,7 @@ type Failure struct {
 // Error implements error.
 func (f *Failure) Error() string { return f.Code + ": " + f.Message }
 
-// failure returns the answer of a fault in the words of the call's service.
+// failure returns the response of a fault in the format of the call's service.
 func failure(f FaultKind, c *Call) *Failure {
 	ec2, s3 := c.Service == "ec2", c.Service == "s3"
 	json := c.Protocol == JSON || c.Protocol == RestJSON

@@ -10,26 +10,25 @@ import (
 	"time"
 )
 
-// Fleet is an account of synthetic GPU machines that are made up while they are
-// asked for, so that it takes no memory however large it is: machine n always
-// tells the same story. Everything else an account may hold is empty.
+// Fleet is an account of synthetic GPU machines that are computed on request, so that it takes no
+// memory regardless of its size; machine n always has the same values. Everything else in the
+// account is empty.
 type Fleet struct {
 	Machines int
 	// GPUs of each machine; 1 by default.
 	GPUs int
 	// Type of the machines; g6.2xlarge by default.
 	Type string
-	// Region holds all of them; us-east-1 by default.
+	// Region is the region of all machines; us-east-1 by default.
 	Region string
 	Now    time.Time
-	// Clock, when set, is the clock of metrics; otherwise it stands still at Now.
+	// Clock, if set, is the clock of metrics; otherwise their time is Now.
 	Clock func() time.Time
-	// First is added to the numbers of machines in their ids, so that several fleets have
-	// ids of their own.
+	// First is added to the machine numbers in ids, so that several fleets have different ids.
 	First int
 	// Bare is true if no agent publishes metrics of the GPUs.
 	Bare bool
-	// Queries, when set, counts the metrics that are asked for.
+	// Queries, if set, counts the requested metrics.
 	Queries *atomic.Int64
 }
 
@@ -40,7 +39,7 @@ func (f Fleet) clock() time.Time {
 	return f.Now
 }
 
-// fleetAge is how long ago every machine was launched.
+// fleetAge is the age of every machine.
 const fleetAge = 40 * 24 * time.Hour
 
 // gpuMetrics are the CloudWatch agent's metrics of a GPU.
@@ -48,7 +47,7 @@ var gpuMetrics = []string{
 	"nvidia_smi_memory_total", "nvidia_smi_memory_used", "nvidia_smi_power_draw", "nvidia_smi_utilization_gpu",
 }
 
-// NewFleet returns a server, not listening yet, that answers for the fleet.
+// NewFleet returns a server for the fleet that is not listening yet.
 func NewFleet(f Fleet) *Server {
 	if f.GPUs == 0 {
 		f.GPUs = 1
@@ -78,10 +77,10 @@ func (f Fleet) machineOf(id string) (int, bool) {
 	return int(n) - 1 - f.First, err == nil && strings.HasPrefix(id, "i-")
 }
 
-// Idle reports whether machine n does nothing: three in ten do.
+// Idle reports whether machine n is idle: three in ten are.
 func (Fleet) Idle(n int) bool { return n%10 < 3 }
 
-// span is the machines that a page of a call shows, and the next page's token.
+// span returns the machines on a page of a call, and the next page's token.
 func (f Fleet) span(c *Call, count, defaultSize, maxSize int) (from, to int, next string, err error) {
 	if c.Region != f.Region {
 		return 0, 0, "", nil

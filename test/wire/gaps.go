@@ -38,8 +38,8 @@ func (s *State) answers() map[string]Answer {
 	}
 }
 
-// page cuts the items of a call: NextToken is an offset, and at most limit items
-// go on a page.
+// page returns a page of items for a call: NextToken is an offset, and a page has at most limit
+// items.
 func page[T any](c *Call, all []T, maxParam string, limit int) (items []T, next string, err error) {
 	from := 0
 	token := c.Param("NextToken")
@@ -63,8 +63,7 @@ func page[T any](c *Call, all []T, maxParam string, limit int) (items []T, next 
 	return all[from:to], next, nil
 }
 
-// filters reads the Filter.N.Name and Filter.N.Value.M parameters of the ec2
-// protocol.
+// filters parses the Filter.N.Name and Filter.N.Value.M parameters of the ec2 protocol.
 func filters(c *Call) map[string][]string {
 	out := map[string][]string{}
 	for i := 1; ; i++ {
@@ -82,7 +81,7 @@ func filters(c *Call) map[string][]string {
 	}
 }
 
-// list reads the Name.N parameters of the ec2 protocol.
+// list parses the Name.N parameters of the ec2 protocol.
 func list(c *Call, name string) []string {
 	var out []string
 	for i := 1; ; i++ {
@@ -94,7 +93,7 @@ func list(c *Call, name string) []string {
 	}
 }
 
-// wanted reports whether the filters allow these values.
+// wanted reports whether values pass the filters.
 func wanted(f map[string][]string, values map[string]string) bool {
 	for name, allowed := range f {
 		v, known := values[name]
@@ -154,7 +153,7 @@ func (s *State) capacityReservations(_ context.Context, c *Call) (*Reply, error)
 	return set(c, "capacityReservationSet", all, 1000)
 }
 
-// set answers with one page of a set.
+// set responds with one page of a set.
 func set(c *Call, name string, all []*Node, limit int) (*Reply, error) {
 	items, next, err := page(c, all, "MaxResults", limit)
 	if err != nil {
@@ -306,7 +305,7 @@ func (s *State) app(_ context.Context, c *Call) (*Reply, error) {
 	return nil, &Failure{400, "ResourceNotFound", "Unable to find the App"}
 }
 
-// appTags answers for applications; the tags of anything else are moto's.
+// appTags returns the tags of applications; the tags of everything else are moto's.
 func (s *State) appTags(_ context.Context, c *Call) (*Reply, error) {
 	for _, a := range s.place(c).Apps {
 		if asString(c.Input["ResourceArn"]) != a.arn(c) {
@@ -321,8 +320,7 @@ func (s *State) appTags(_ context.Context, c *Call) (*Reply, error) {
 	return nil, nil
 }
 
-// getProducts answers from the documents the test added; only TERM_MATCH filters
-// are known.
+// getProducts returns the documents that the test added; it only supports TERM_MATCH filters.
 func (s *State) getProducts(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -351,8 +349,8 @@ func (s *State) getProducts(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{Fields: out}, nil
 }
 
-// protect protects machines that are launched so: moto only protects those that are
-// changed to be.
+// protect protects machines that are launched with protection, because moto only protects modified
+// ones.
 func (s *Server) protect(ctx context.Context, c *Call, body []byte) error {
 	if c.Name() != "ec2:RunInstances" || c.Form.Get("DisableApiTermination") != "true" {
 		return nil
@@ -372,9 +370,8 @@ func (s *Server) protect(ctx context.Context, c *Call, body []byte) error {
 	return nil
 }
 
-// listTrainingJobs asks moto for all jobs and filters by status afterwards, because
-// the status is one of the things that are corrected: moto completes every job at
-// once.
+// listTrainingJobs requests all jobs from moto and filters by status afterwards, because the status
+// is corrected: moto completes every job at once.
 func (s *Server) listTrainingJobs(ctx context.Context, c *Call) (*Reply, error) {
 	status := asString(c.Input["StatusEquals"])
 	in := map[string]any{}
@@ -425,11 +422,11 @@ func (s *Server) listTrainingJobs(ctx context.Context, c *Call) (*Reply, error) 
 	return &Reply{Fields: fields}, nil
 }
 
-// costsPage is how many groups go on a page of the bill, few enough for a test to
-// see several pages.
+// costsPage is the number of groups per page of the bill, small enough for a test with several
+// pages.
 const costsPage = 3
 
-// costAndUsage answers with one period, the one that was asked for, by service.
+// costAndUsage responds with one period, the requested one, by service.
 func (s *State) costAndUsage(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -22,11 +22,11 @@ type Launches struct {
 	server *Server
 
 	mu sync.Mutex
-	// known are launches by account, region, token and zone, and refused the refusals that
-	// such a launch met.
+	// known holds launches by account, region, token and zone, and refused their refusals.
 	known   map[string]knownLaunch
 	refused map[string]refused
-	// tokens are those of machines, and interfaces what goes with them.
+	// tokens maps machines to their tokens, and interfaces to the resources that are deleted with
+	// them.
 	tokens     map[string]string
 	interfaces map[string][]attached
 	refusals   []*LaunchRefusal
@@ -35,7 +35,7 @@ type Launches struct {
 	hidden     map[string]bool
 }
 
-// refused is why a launch was refused, and whether that goes for its repetition.
+// refused is the refusal of a launch, and whether it also applies to a repetition.
 type refused struct {
 	err   error
 	again bool
@@ -46,7 +46,7 @@ type knownLaunch struct {
 	ids    []string
 }
 
-// attached is an interface of a machine, and whether it goes with it.
+// attached is an interface of a machine, and whether it is deleted with it.
 type attached struct {
 	id      string
 	deleted bool
@@ -59,9 +59,9 @@ type LaunchRefusal struct {
 	// profile that EC2 does not see yet.
 	Code       string
 	Type, Zone string
-	// Times is how many launches it hits; 0 is all.
+	// Times is the number of refused launches; 0 is all.
 	Times int
-	// Again refuses a launch as well that is repeated with the token of one that it hit.
+	// Again also refuses the repetition of a refused launch with the same token.
 	Again bool
 }
 
@@ -78,7 +78,7 @@ func (l *Launches) answers() map[string]Answer {
 	}
 }
 
-// Refuse lets launches be refused.
+// Refuse adds a refusal.
 func (l *Launches) Refuse(r LaunchRefusal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,21 +88,21 @@ func (l *Launches) Refuse(r LaunchRefusal) {
 	l.refusals = append(l.refusals, &r)
 }
 
-// Last returns what the last launch asked for.
+// Last returns the parameters of the last launch.
 func (l *Launches) Last() url.Values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// Late lets machines that are launched from now on not show, until Show.
+// Late hides machines launched from now on until Show.
 func (l *Launches) Late() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late = true
 }
 
-// Show lets all machines show.
+// Show shows all machines.
 func (l *Launches) Show() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,7 @@ func (l *Launches) Show() {
 	clear(l.hidden)
 }
 
-// Count returns how many launches were asked for so far. One that is repeated with its token is
-// counted once.
+// Count returns the number of launches so far. A repetition with the same token does not count.
 func (l *Launches) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,7 +123,7 @@ func (l *Launches) Count() int {
 	return n
 }
 
-// messages are EC2's own words.
+// messages are EC2's own messages.
 var messages = map[string]Failure{
 	"InsufficientInstanceCapacity": {
 		500, "",
@@ -148,7 +147,7 @@ var messages = map[string]Failure{
 	},
 }
 
-// refusal returns the refusal that hits a launch, where one does.
+// refusal returns the refusal of a launch, if any.
 func (l *Launches) refusal(c *Call, zone string) refused {
 	is := func(want, got string) bool { return want == "" || want == got }
 	for _, r := range l.refusals {
@@ -162,7 +161,7 @@ func (l *Launches) refusal(c *Call, zone string) refused {
 	return refused{}
 }
 
-// run launches machines, once for each token and zone.
+// run launches machines, once per token and zone.
 func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -216,8 +215,8 @@ func (l *Launches) run(ctx context.Context, c *Call) (*Reply, error) {
 	return &Reply{Raw: l.server.patches.apply(c, doc.Bytes())}, nil
 }
 
-// learn tags the interfaces of a machine as its launch says, and notes which go with it:
-// all but those of which it says otherwise.
+// learn tags the interfaces of a machine as its launch requests, and records which are deleted with
+// it: all except those for which the launch requests otherwise.
 func (l *Launches) learn(ctx context.Context, c *Call, id string, i *Node) error {
 	stays := map[string]bool{}
 	for n := 1; c.Form.Get(fmt.Sprintf("NetworkInterface.%d.DeviceIndex", n)) != ""; n++ {
@@ -248,7 +247,7 @@ func (l *Launches) learn(ctx context.Context, c *Call, id string, i *Node) error
 	return nil
 }
 
-// specified reads the tags that a launch puts on a kind of resource.
+// specified returns the tags that a launch puts on a kind of resource.
 func specified(c *Call, kind string) map[string]string {
 	out := map[string]string{}
 	for i := 1; ; i++ {
@@ -266,7 +265,7 @@ func specified(c *Call, kind string) map[string]string {
 	}
 }
 
-// zone is the zone that a launch names, itself or by its subnet; empty where it does not.
+// zone returns the zone that a launch names, directly or by its subnet; empty if there is none.
 func (l *Launches) zone(ctx context.Context, c *Call) (string, error) {
 	if z := c.Form.Get("Placement.AvailabilityZone"); z != "" {
 		return z, nil
@@ -288,7 +287,7 @@ func (l *Launches) zone(ctx context.Context, c *Call) (string, error) {
 	return "", nil
 }
 
-// parameters returns the parameters that two launches of a token share.
+// parameters returns the parameters that launches with the same token must share.
 func parameters(c *Call) string {
 	form := url.Values{}
 	for k, v := range c.Form {
@@ -299,7 +298,7 @@ func parameters(c *Call) string {
 	return form.Encode()
 }
 
-// again answers a repeated launch with the machines of the first one as they are now.
+// again responds to a repeated launch with the current machines of the first one.
 func (l *Launches) again(ctx context.Context, c *Call, ids []string) (*Reply, error) {
 	form := url.Values{"Action": {"DescribeInstances"}}
 	for i, id := range ids {
@@ -317,8 +316,8 @@ func (l *Launches) again(ctx context.Context, c *Call, ids []string) (*Reply, er
 	return &Reply{Raw: l.server.patches.apply(c, document(c, reply).Bytes())}, nil
 }
 
-// describe answers for the filter by token, which moto does not know, and leaves out what
-// does not show yet; other calls are moto's.
+// describe implements the filter by token, which moto lacks, and omits hidden machines; other calls
+// are moto's.
 func (l *Launches) describe(ctx context.Context, c *Call) (*Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -372,8 +371,8 @@ func (l *Launches) describe(ctx context.Context, c *Call) (*Reply, error) {
 	return &Reply{Raw: l.server.patches.apply(c, doc.Bytes())}, nil
 }
 
-// terminate ends machines and what goes with them: moto lets interfaces stay attached to
-// machines that are gone, and refuses to end a machine again whose interfaces are gone.
+// terminate ends machines and deletes what belongs to them: moto keeps interfaces attached to ended
+// machines, and refuses to end a machine again whose interfaces are gone.
 func (l *Launches) terminate(ctx context.Context, c *Call) (*Reply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -400,7 +399,7 @@ func (l *Launches) terminate(ctx context.Context, c *Call) (*Reply, error) {
 	return &Reply{Raw: l.server.patches.apply(c, raw)}, nil
 }
 
-// ended ends machines at moto, also those that have ended, and returns the answer.
+// ended ends machines at moto, including ended ones, and returns the response.
 func (l *Launches) ended(ctx context.Context, c *Call) ([]byte, error) {
 	again := func(err error) bool {
 		f, is := err.(*Failure) //nolint:errorlint // ask returns it as it is
@@ -438,12 +437,12 @@ func items(set *Node) []*Node {
 	return slices.DeleteFunc(slices.Clone(set.Kids), func(n *Node) bool { return n.Name != "item" })
 }
 
-// ask makes a call of EC2 to moto as the caller of c. What moto refuses is a *Failure.
+// ask makes an EC2 call to moto on behalf of the caller of c. A refusal by moto is a *Failure.
 func (s *Server) ask(ctx context.Context, c *Call, form url.Values) (*Node, error) {
 	if form.Get("Version") == "" {
 		form.Set("Version", "2016-11-15")
 	}
-	if own := (&Call{Operation: form.Get("Action")}); own.Mutates() { // also while c only reads
+	if own := (&Call{Operation: form.Get("Action")}); own.Mutates() { // even if c itself only reads
 		defer s.repeats.changing()()
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.upstream+"/", strings.NewReader(form.Encode()))

@@ -14,11 +14,11 @@ import (
 // lifecycle is a bucket's lifecycle as it was put: moto drops some of its fields.
 type lifecycle struct {
 	document []byte
-	// minimum is which small objects move.
+	// minimum selects which small objects move.
 	minimum string
 }
 
-// minimumHeader sets which small objects move; the document does not.
+// minimumHeader is the header that selects which small objects move; the document does not.
 const minimumHeader = "X-Amz-Transition-Default-Minimum-Object-Size"
 
 func lifecycleKey(c *Call) string {
@@ -26,8 +26,8 @@ func lifecycleKey(c *Call) string {
 	return c.Account + "/" + bucket
 }
 
-// getLifecycle returns the document byte for byte; where there is none the answer is
-// moto's, which knows whether there is a bucket.
+// getLifecycle returns the document byte for byte; without one it forwards to moto, which knows
+// whether the bucket exists.
 func (s *State) getLifecycle(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -38,8 +38,8 @@ func (s *State) getLifecycle(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{Raw: l.document, Header: http.Header{minimumHeader: {l.minimum}}}, nil
 }
 
-// putLifecycle keeps a document that S3 would take: with a checksum that fits, of up to
-// 1,000 rules with names of their own, and not with both forms of prefix.
+// putLifecycle stores a document that S3 would accept: with a matching checksum, up to 1,000 rules
+// with distinct names, and not both forms of prefix.
 func (s *State) putLifecycle(_ context.Context, c *Call) (*Reply, error) {
 	if err := checkLifecycle(c); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *State) deleteLifecycle(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{Raw: []byte{}}, nil
 }
 
-// spotRequests answers for the requests that the test added; others are moto's.
+// spotRequests returns the requests that the test added; others are moto's.
 func (s *State) spotRequests(_ context.Context, c *Call) (*Reply, error) {
 	ids := list(c, "SpotInstanceRequestId")
 	set := E("spotInstanceRequestSet")
@@ -130,7 +130,7 @@ func (s *State) spotRequests(_ context.Context, c *Call) (*Reply, error) {
 	return &Reply{XML: []*Node{set}}, nil
 }
 
-// lockedSnapshots answers for the locks that the test added; moto has none.
+// lockedSnapshots returns the locks that the test added; moto has none.
 func (s *State) lockedSnapshots(_ context.Context, c *Call) (*Reply, error) {
 	locks, next, err := page(c, s.place(c).SnapshotLocks, "MaxResults", 1000)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *State) PutLifecycle(account, bucket, document, minimum string) {
 	s.lifecycles[account+"/"+bucket] = lifecycle{[]byte(document), minimum}
 }
 
-// Lifecycle returns a bucket's lifecycle; empty where it has none.
+// Lifecycle returns a bucket's lifecycle, or empty.
 func (s *State) Lifecycle(account, bucket string) (document, minimum string) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -77,7 +77,7 @@ func TestLifecyclesAreKept(t *testing.T) {
 	}
 }
 
-// TestLifecyclesNeedTheirChecksum puts documents that were changed on the way.
+// TestLifecyclesNeedTheirChecksum puts documents that were modified in transit.
 func TestLifecyclesNeedTheirChecksum(t *testing.T) {
 	const document = `<LifecycleConfiguration><Rule><Filter/><Status>Enabled</Status></Rule></LifecycleConfiguration>`
 	for name, header := range map[string]string{"none": "", "of another document": "AAAAAA=="} {
@@ -95,7 +95,7 @@ func TestLifecyclesNeedTheirChecksum(t *testing.T) {
 	}
 }
 
-// upstream stands in for moto.
+// upstream replaces moto.
 func upstream(t *testing.T, answer func(action string) string) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +179,7 @@ func TestMachinesAreLaunchedProtected(t *testing.T) {
 	}
 }
 
-// TestDeaf accepts changes and passes none of them on.
+// TestDeaf checks that changes are confirmed but not carried out.
 func TestDeaf(t *testing.T) {
 	passed := 0
 	s := New(Options{Upstream: upstream(t, func(string) string { passed++; return "" })})

@@ -17,9 +17,8 @@ type Datum struct {
 // Dimension narrows a metric.
 type Dimension struct{ Name, Value string }
 
-// Metrics is CloudWatch's memory: series by account and region. It keeps what moto
-// would keep and answers fast enough for weeks of hourly values, which moto does
-// not: it goes through all its values once for every period of every query.
+// Metrics stores CloudWatch's series by account and region. It is fast enough for weeks of hourly
+// values, which moto is not: it scans all its values for every period of every query.
 type Metrics struct {
 	mu     sync.RWMutex
 	places map[string]map[string]*series
@@ -29,7 +28,7 @@ type Metrics struct {
 type series struct {
 	namespace, name string
 	dims            []Dimension
-	data            []Datum // by time
+	data            []Datum // in time order
 }
 
 func newMetrics(now func() time.Time) *Metrics {
@@ -86,7 +85,7 @@ func (m *Metrics) Put(account, region, namespace, name string, dims []Dimension,
 	}
 }
 
-// stat is a statistic over the data in [t, t+period).
+// stat returns a statistic over the data in [t, t+period).
 func stat(name string, data []Datum) float64 {
 	var sum, count float64
 	lo, hi := data[0].Min, data[0].Max
@@ -138,7 +137,7 @@ func (m *Metrics) find(account, region, namespace, name string, dims []Dimension
 	return out
 }
 
-// has reports whether the series has all these dimensions; an empty value is any.
+// has reports whether the series has all these dimensions; an empty value matches any.
 func (s *series) has(dims []Dimension) bool {
 	for _, d := range dims {
 		if !slices.ContainsFunc(s.dims, func(x Dimension) bool {

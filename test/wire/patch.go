@@ -17,24 +17,24 @@ import (
 // member was a string, else seconds since 1970. An int64 is written as it is.
 type Patch struct {
 	Service string
-	// Operation narrows the patch to one operation; empty is all of the service.
+	// Operation limits the patch to one operation; empty is the whole service.
 	Operation   string
 	IDField, ID string
-	// A patch applies only next to this member, if set: an identifier also appears in
-	// other places of an answer.
+	// A patch applies only to elements that also have this member, if set, because an identifier
+	// also occurs elsewhere in a response.
 	Beside   string
 	Set, Add map[string]any
-	// Remove are members that moto shows and that must not be there.
+	// Remove lists members that moto shows but that must be absent.
 	Remove []string
 }
 
-// patches are kept by service, then by member and value.
+// patches are stored by service, then by member and value.
 type patches struct {
 	mu    sync.RWMutex
 	byKey map[string]map[string]map[string][]*Patch
 }
 
-// Patch puts a correction in force.
+// Patch adds a correction.
 func (s *Server) Patch(p Patch) {
 	s.patches.mu.Lock()
 	defer s.patches.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Server) Patch(p Patch) {
 	fields[p.IDField][p.ID] = append(fields[p.IDField][p.ID], &p)
 }
 
-// apply corrects an answer; one that it cannot read is left as it is.
+// apply corrects a response; an unreadable one is unchanged.
 func (p *patches) apply(c *Call, body []byte) []byte {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -163,7 +163,7 @@ func patchJSON(v any, operation string, fields map[string]map[string][]*Patch) (
 	return changed
 }
 
-// jsonLike writes a time as a string where a string stood.
+// jsonLike formats a time as a string if the old value is one.
 func jsonLike(old, v any) any {
 	if t, ok := v.(time.Time); ok {
 		if _, text := old.(string); text {
@@ -174,8 +174,8 @@ func jsonLike(old, v any) any {
 	return v
 }
 
-// hideDisabled leaves disabled images out of an answer to a caller that did not ask
-// for them, as EC2 does; that an image is disabled is a correction too.
+// hideDisabled removes disabled images from a response unless the caller requests them, as EC2
+// does; that an image is disabled is a correction too.
 func hideDisabled(c *Call, body []byte) []byte {
 	if c.Name() != "ec2:DescribeImages" || c.Form.Get("IncludeDisabled") == "true" ||
 		!bytes.Contains(body, []byte("disabled")) {

@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// Pending delays changes that a provider does not make at once: moto completes snapshots the moment
-// they are made, and has no way to stop a training job.
+// Pending delays changes that a provider does not make at once: moto completes snapshots
+// immediately, and cannot stop a training job.
 type Pending struct {
 	server *Server
 
 	mu sync.Mutex
 	on bool
-	// pending ends what is under way.
+	// pending finishes delayed changes.
 	pending []func()
 }
 
 func newPending(s *Server) *Pending { return &Pending{server: s} }
 
-// Snapshots makes snapshots stay pending from now on, until they are settled, or
-// completed at once as moto has it.
+// Snapshots makes new snapshots stay pending until they are settled, or complete at once as with
+// moto.
 func (s *Pending) Snapshots(slow bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.on = slow
 }
 
-// Settle lets the provider finish what is under way.
+// Settle finishes all delayed changes.
 func (s *Pending) Settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Pending) Settle() {
 	s.pending = nil
 }
 
-// learn holds back the snapshots that an answer made.
+// learn delays the snapshots created by a response.
 func (s *Pending) learn(c *Call, body []byte) {
 	if c.Name() != "ec2:CreateSnapshot" && c.Name() != "ec2:CreateSnapshots" {
 		return
@@ -61,7 +61,7 @@ func (s *Pending) becomes(service, field, id string, now, then map[string]any) {
 	})
 }
 
-// stopTrainingJob begins to stop a job.
+// stopTrainingJob starts to stop a job.
 func (s *Pending) stopTrainingJob(_ context.Context, c *Call) (*Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/json"
 
-// Machine returns the Price List's document of a Linux machine of shared tenancy,
-// on demand, at so many dollars an hour.
+// Machine returns the Price List document of an on-demand Linux machine with shared tenancy, at an
+// hourly price in dollars.
 func Machine(instanceType, region, hourly string) Product {
 	attributes := map[string]string{"instanceType": instanceType, "regionCode": region, "operatingSystem": "Linux",
 		"tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used", "marketoption": "OnDemand",
@@ -30,8 +30,7 @@ func Machine(instanceType, region, hourly string) Product {
 	return Product{ServiceCode: "AmazonEC2", Attributes: attributes, Document: string(b)}
 }
 
-// CacheNode is a node of ElastiCache in the price list, with reserved hours and hours on
-// demand.
+// CacheNode returns a node of ElastiCache in the price list, with reserved and on-demand hours.
 func CacheNode(instanceType, engine, region, hourly string) Product {
 	return managed(map[string]string{
 		"instanceType": instanceType, "cacheEngine": engine, "regionCode": region, "servicecode": "AmazonElastiCache",
@@ -41,7 +40,7 @@ func CacheNode(instanceType, engine, region, hourly string) Product {
 		"0.0000000000")
 }
 
-// WarehouseNode is a node of Redshift in the price list.
+// WarehouseNode returns a node of Redshift in the price list.
 func WarehouseNode(instanceType, region, hourly string) Product {
 	return managed(map[string]string{
 		"instanceType": instanceType, "regionCode": region, "servicecode": "AmazonRedshift",
@@ -49,7 +48,7 @@ func WarehouseNode(instanceType, region, hourly string) Product {
 		"usagetype":    "Node:" + instanceType, "operation": "RunComputeNode:0001"}, "Compute Instance", hourly)
 }
 
-// DatabaseIOPS are provisioned IOPS of RDS in the price list, in one zone.
+// DatabaseIOPS returns provisioned IOPS of RDS in the price list, in one zone.
 func DatabaseIOPS(usageType, region, monthly string) Product {
 	return pricedBy(map[string]string{"regionCode": region, "servicecode": "AmazonRDS", "locationType": "AWS Region",
 		"usagetype": usageType, "databaseEngine": "Any", "deploymentOption": "Single-AZ"},
@@ -57,7 +56,7 @@ func DatabaseIOPS(usageType, region, monthly string) Product {
 		monthly)
 }
 
-// PublicAddress is a public IPv4 address in use in the price list, which has no family.
+// PublicAddress returns a public IPv4 address in use in the price list, which has no family.
 func PublicAddress(region, hourly string) Product {
 	return pricedBy(map[string]string{"regionCode": region, "servicecode": "AmazonVPC", "locationType": "AWS Region",
 		"usagetype": "USE1-PublicIPv4:InUseAddress", "group": "VPCPublicIPv4Address"}, "", "Hrs", hourly)

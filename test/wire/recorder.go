@@ -7,11 +7,10 @@ import (
 	"sync"
 )
 
-// Record is one call that was made.
+// Record is a recorded call.
 type Record struct {
 	Service, Operation, Region, Account string
-	// Status is the HTTP status it was answered with; 0 when the connection was
-	// closed.
+	// Status is the HTTP status of the response; 0 if the connection was closed.
 	Status  int
 	Mutates bool
 }
@@ -19,12 +18,12 @@ type Record struct {
 // Name returns "service:Operation".
 func (r Record) Name() string { return r.Service + ":" + r.Operation }
 
-// Recorder keeps the calls in their order.
+// Recorder records calls in order.
 type Recorder struct {
 	mu    sync.Mutex
 	calls []Record
 	count map[string]int
-	// curfews are the calls that curfew made, not the test, since the start.
+	// curfews holds the calls that curfew made, not the test, since the start.
 	curfews map[string]bool
 	quiet   bool
 }
@@ -64,14 +63,14 @@ func (r *Recorder) Curfews() []string {
 	return slices.Sorted(maps.Keys(r.curfews))
 }
 
-// CountOnly makes the recorder keep counts and not the single calls.
+// CountOnly makes the recorder only keep counts.
 func (r *Recorder) CountOnly() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.quiet = true
 }
 
-// Calls returns the calls in the order in which they were answered.
+// Calls returns the calls in the order of their responses.
 func (r *Recorder) Calls() []Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +82,7 @@ func (r *Recorder) Mutating() []Record {
 	return slices.DeleteFunc(r.Calls(), func(c Record) bool { return !c.Mutates })
 }
 
-// Count returns how many calls of "service:Operation" were made.
+// Count returns the number of calls of "service:Operation".
 func (r *Recorder) Count(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,18 +7,17 @@ import (
 	"sync"
 )
 
-// repeats keeps what moto answered to calls that change nothing, until the next call that may
-// change something: audits read the same account again and again, and moto computes each
-// answer again, which takes milliseconds.
+// repeats caches moto's responses to read-only calls until the next call that may change something:
+// audits read the same account repeatedly, and moto takes milliseconds to compute each response.
 type repeats struct {
 	mu      sync.Mutex
 	off     bool
-	changes int // calls that may change something, begun and ended
-	under   int // of them, those that have not ended
+	changes int // started and ended calls that may change something
+	under   int // those that have not ended
 	kept    map[string]upstreamAnswer
 }
 
-// upstreamAnswer is an answer of moto.
+// upstreamAnswer is a response of moto.
 type upstreamAnswer struct {
 	status int
 	header http.Header
@@ -29,18 +28,18 @@ func (a upstreamAnswer) clone() upstreamAnswer {
 	return upstreamAnswer{a.status, a.header.Clone(), slices.Clone(a.body)}
 }
 
-// Bypassed records that moto is called without this server from now on, so that its changes are not
-// known.
+// Bypassed records that moto is called without this server from now on, so that changes are
+// unknown.
 func (s *Server) Bypassed() {
 	s.repeats.mu.Lock()
 	defer s.repeats.mu.Unlock()
 	s.repeats.off, s.repeats.kept = true, nil
 }
 
-// answer returns what moto answered to the same call, where nothing can have changed since
-// then, or else asks it.
+// answer returns moto's response to the same call if nothing can have changed since then, or calls
+// moto.
 func (p *repeats) answer(c *Call, r *http.Request, ask func() (upstreamAnswer, error)) (upstreamAnswer, error) {
-	if c.Mutates() || c.Operation == "AssumeRole" { // each role has keys of its own
+	if c.Mutates() || c.Operation == "AssumeRole" { // each role has its own keys
 		return ask()
 	}
 	key := sameCall(c, r)
@@ -80,7 +79,8 @@ func (p *repeats) changing() (end func()) {
 	return func() { change(-1) }
 }
 
-// sameCall is all of a call but for what differs each time: its time, signature and number.
+// sameCall returns the parts of a call that are the same in repetitions: all except time, signature
+// and number.
 func sameCall(c *Call, r *http.Request) string {
 	header := r.Header.Clone()
 	for _, name := range []string{
@@ -90,7 +90,7 @@ func sameCall(c *Call, r *http.Request) string {
 	}
 	var b bytes.Buffer
 	b.WriteString(c.AccessKey + " " + c.Region + " " + c.Service + " " + r.Method + " " + r.URL.RequestURI() + "\n")
-	_ = header.Write(&b) // a buffer takes everything
+	_ = header.Write(&b) // a buffer accepts everything
 	b.Write(c.Body)
 	return b.String()
 }

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestRepeatsAreAskedOnce: moto computes an answer once, until a call may have changed
-// something: one that was answered, one that failed, one that was under way meanwhile, and
-// one that went around the server.
+// TestRepeatsAreAskedOnce checks that moto computes a response once until a call may have changed
+// something: a successful, failed or running one, or one that bypassed the server.
 func TestRepeatsAreAskedOnce(t *testing.T) {
 	asked := 0
 	during := func() {}
@@ -71,7 +70,7 @@ func TestRepeatsAreAskedOnce(t *testing.T) {
 		{"a", "GetParameter", `{"Name": "x"}`, nil, nil, 6},
 		{"a", "DeleteParameter", `{"Name": "x"}`, nil, nil, 7},
 		{"a", "GetParameter", `{"Name": "x"}`, nil, nil, 8},
-		// One that something changes while moto answers may be of before or after.
+		// A response computed during a change may show either state.
 		{"a", "GetParameter", `{"Name": "z"}`, nil, func() { s.repeats.changing()() }, 9},
 		{"a", "GetParameter", `{"Name": "z"}`, nil, nil, 10},
 		{"a", "GetParameter", `{"Name": "z"}`, nil, nil, 10},

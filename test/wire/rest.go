@@ -2,8 +2,8 @@ package wire
 
 import "strings"
 
-// s3Subresources names the operation of a bucket's subresource without its verb:
-// GET lifecycle is GetBucketLifecycleConfiguration.
+// s3Subresources names the operation of a bucket's subresource without its verb: GET lifecycle is
+// GetBucketLifecycleConfiguration.
 var s3Subresources = map[string]string{
 	"lifecycle": "BucketLifecycleConfiguration", "versioning": "BucketVersioning", "tagging": "BucketTagging",
 	"location": "BucketLocation", "policy": "BucketPolicy", "policyStatus": "BucketPolicyStatus", "acl": "BucketAcl",
@@ -24,7 +24,7 @@ func bucketKey(path string) (bucket, key string) {
 	return bucket, key
 }
 
-// s3Operation names an S3 call by its method, path and query.
+// s3Operation returns the name of an S3 call by its method, path and query.
 func s3Operation(c *Call) string {
 	if id := c.Query.Get("x-id"); id != "" {
 		return id
@@ -93,8 +93,7 @@ func s3ObjectOperation(c *Call) string {
 	return ""
 }
 
-// route is an operation of a REST service: a method and a path whose * stands for
-// one segment.
+// route is an operation of a REST service: a method and a path in which * matches one segment.
 type route struct{ method, path, operation string }
 
 var routes = map[string][]route{
@@ -133,8 +132,8 @@ var routes = map[string][]route{
 	},
 }
 
-// restOperation names a call of a REST/JSON service; savingsplans puts the
-// operation's name in the path.
+// restOperation returns the name of a REST/JSON call; savingsplans has the operation's name in the
+// path.
 func restOperation(c *Call) string {
 	for _, r := range routes[c.Service] {
 		if r.method == c.Method && pathMatches(r.path, c.Path) {

@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// DefaultAccount is the account of keys that no assumed role handed out, the same
-// as moto's.
+// DefaultAccount is the account of keys that do not come from an assumed role, as in moto.
 const DefaultAccount = "123456789012"
 
-// Reply is a service's answer: XML for the ec2, query and rest-xml protocols,
-// Fields for the others. Root names the XML document where it is not
-// "<Operation>Response". Raw takes the place of both, byte for byte. Header is added.
+// Reply is a service's response: XML for the ec2, query and rest-xml protocols, Fields for the
+// others. Root is the name of the XML document unless it is "<Operation>Response". Raw replaces
+// both, byte for byte. Header is added.
 type Reply struct {
 	Fields map[string]any
 	XML    []*Node
@@ -28,20 +27,20 @@ type Reply struct {
 	Header http.Header
 }
 
-// Answer answers a call; no reply and no error leave it to moto. An error of type
-// *Failure is the service's own; any other is a mistake of the test.
+// Answer responds to a call; without a reply or an error the call is forwarded to moto. An error of
+// type *Failure is the service's own; any other is a mistake of the test.
 type Answer func(ctx context.Context, c *Call) (*Reply, error)
 
 // Server is an AWS endpoint for all services and regions.
 type Server struct {
 	Recorder Recorder
-	// State is the state of the account that moto cannot hold.
+	// State is the part of the account's state that moto cannot store.
 	State *State
-	// Metrics is CloudWatch's memory.
+	// Metrics stores CloudWatch's metrics.
 	Metrics *Metrics
-	// Pending keeps what takes its time pending until it is told to settle.
+	// Pending delays slow changes until they are settled.
 	Pending *Pending
-	// Launches starts machines, where there is moto to hold them.
+	// Launches launches machines, if there is a moto to store them.
 	Launches *Launches
 	// Connections are the sessions of Systems Manager.
 	Connections *Connections
@@ -64,12 +63,11 @@ type Server struct {
 
 // Options configure the backends of a Server.
 type Options struct {
-	// Upstream is moto's URL. Without one, calls that the server does not know
-	// are answered empty.
+	// Upstream is moto's URL. Without one, the responses to unknown calls are empty.
 	Upstream string
-	// Now is the clock of what depends on time (which metrics are listed).
+	// Now is the clock for time-dependent responses (which metrics are listed).
 	Now func() time.Time
-	// Answers take the place of the server's own, by "service:Operation".
+	// Answers replace the server's own, by "service:Operation".
 	Answers map[string]Answer
 }
 
@@ -107,7 +105,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Listen starts to answer on a loopback port; 0 takes a free one.
+// Listen starts to serve on a loopback port; 0 selects a free one.
 func (s *Server) Listen(port int) error {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *Server) Listen(port int) error {
 	return nil
 }
 
-// URL is the endpoint to give to the SDK.
+// URL returns the endpoint for the SDK.
 func (s *Server) URL() string { return s.url }
 
 // Close stops listening and ends the calls in flight.
@@ -136,10 +134,10 @@ func (s *Server) Close() error {
 	return err
 }
 
-// ServeHTTP answers one call: it is named, recorded, met by the faults in force,
-// and then answered by the server itself or by moto.
+// ServeHTTP handles one call: it is parsed, recorded, subjected to faults, and then answered by the
+// server itself or by moto.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Date"] = nil // tests have a time of their own
+	w.Header()["Date"] = nil // tests have their own time
 	c, err := identify(r)
 	if err != nil {
 		http.Error(w, "wire: "+err.Error(), http.StatusNotImplemented)
@@ -235,7 +233,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, c *Call) (status
 	return http.StatusOK
 }
 
-// discarded is an answer that is thrown away.
+// discarded is a response that is discarded.
 type discarded struct{ header http.Header }
 
 func (d discarded) Header() http.Header       { return d.header }
@@ -247,7 +245,7 @@ func (discarded) WriteHeader(int)             {}
 // and curfew's own client do not mind, others do.
 func settle() { time.Sleep(2 * time.Millisecond) }
 
-// forward passes the call to moto and corrects its answer.
+// forward forwards the call to moto and corrects its response.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c *Call) (status int) {
 	a, err := s.repeats.answer(c, r, func() (upstreamAnswer, error) { return s.upstreamCall(r, c.Body) })
 	if err != nil {
@@ -297,7 +295,7 @@ func (s *Server) upstreamCall(r *http.Request, body []byte) (upstreamAnswer, err
 	return upstreamAnswer{res.StatusCode, res.Header, out}, nil
 }
 
-// learn remembers whose keys an assumed role handed out.
+// learn records the account of keys from an assumed role.
 func (s *Server) learn(c *Call, body []byte) {
 	if c.Name() != "sts:AssumeRole" {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is the state of an account that moto has no notion of, by account and region.
+// State is the part of the state of accounts that moto lacks, by account and region.
 type State struct {
 	mu     sync.RWMutex
 	places map[string]*Place
@@ -33,12 +33,11 @@ type Place struct {
 	SnapshotLocks        []SnapshotLock
 }
 
-// SnapshotLock keeps a snapshot from being deleted. State is "governance", "compliance",
+// SnapshotLock protects a snapshot from deletion. State is "governance", "compliance",
 // "compliance-cooloff" or "expired".
 type SnapshotLock struct{ Snapshot, State string }
 
-// SpotRequest is the request that a spot machine came of. Type is "one-time" or
-// "persistent".
+// SpotRequest is the request of a spot machine. Type is "one-time" or "persistent".
 type SpotRequest struct{ ID, Type, State, Instance string }
 
 // CapacityReservation is an On-Demand Capacity Reservation or a Capacity Block.
@@ -62,11 +61,11 @@ type ReservedInstances struct {
 	Duration     time.Duration
 	FixedPrice   string
 	UsagePrice   string
-	RecurringUSD string // an hour
+	RecurringUSD string // per hour
 	Tags         map[string]string
 }
 
-// SavingsPlan is a commitment of dollars an hour.
+// SavingsPlan is a commitment in dollars per hour.
 type SavingsPlan struct {
 	ID, Type, Family, Region string
 	Commitment               string
@@ -80,7 +79,7 @@ type SavingsPlan struct {
 type App struct {
 	Domain, User, Space, Type, Name, InstanceType string
 	Created                                       time.Time
-	// Active is when it was last used; zero is not known.
+	// Active is when it was last used; zero if unknown.
 	Active time.Time
 	Tags   map[string]string
 }
@@ -107,7 +106,7 @@ func (a App) document() map[string]any {
 	return d
 }
 
-// Product is a document of the Price List with the attributes it is found by.
+// Product is a document of the Price List with its search attributes.
 type Product struct {
 	ServiceCode string
 	Attributes  map[string]string
@@ -170,7 +169,7 @@ func (s *State) SetPlacementScores(machineType string, scores ...PlacementScore)
 	s.scores[machineType] = scores
 }
 
-// Bill sets what Cost Explorer says that an account cost.
+// Bill sets the costs of an account in Cost Explorer.
 func (s *State) Bill(account string, costs ...ServiceCost) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -245,7 +245,7 @@ func TestDisabledImagesAreHidden(t *testing.T) {
 	}
 }
 
-// FuzzXML holds that a document that was read and printed reads as the same tree.
+// FuzzXML checks that a parsed and printed document parses to the same tree.
 func FuzzXML(f *testing.F) {
 	f.Add(`<a xmlns="u" x:y="z"><b>t &amp; u</b><c/></a>`)
 	f.Fuzz(func(t *testing.T, in string) {

@@ -9,7 +9,7 @@ import (
 
 const requestID = "7a62c49f-347e-4fc4-9331-6e8e00000000"
 
-// writeReply prints an answer in the call's protocol.
+// writeReply writes a response in the call's protocol.
 func writeReply(w http.ResponseWriter, c *Call, r *Reply) {
 	var body []byte
 	for k, v := range r.Header {
@@ -62,7 +62,7 @@ func document(c *Call, r *Reply) *Node {
 	return n
 }
 
-// writeFailure prints an error in the call's protocol.
+// writeFailure writes an error in the call's protocol.
 func writeFailure(w http.ResponseWriter, c *Call, f *Failure) {
 	var body []byte
 	switch c.Protocol {
@@ -95,8 +95,7 @@ func writeFailure(w http.ResponseWriter, c *Call, f *Failure) {
 	w.Write(body)
 }
 
-// empty answers any read with an empty list in the call's protocol, and refuses
-// the rest.
+// empty responds to reads with an empty list in the call's protocol, and refuses other calls.
 func empty(_ context.Context, c *Call) (*Reply, error) {
 	if c.Mutates() {
 		return nil, fmt.Errorf("%s changes something, and nothing is here to change", c.Name())

@@ -60,7 +60,7 @@ var phrases = []phrase{
 	say(`\bSavings are net\b`, "… already cover part of this and are subtracted"),
 }
 
-// style is refused in strings and documents only, where people read figures.
+// style is refused only in strings and documents, where people read figures.
 var style = []phrase{
 	say(`[0-9] %(?:$|[^a-z%])`, "42%, without a space"),
 	say(`%[a-z] %%`, "42%, without a space"),
@@ -106,8 +106,7 @@ func main() {
 	}
 }
 
-// check returns what a file says that it must not, each with its place and what to
-// write instead.
+// check returns the refused texts of a file, each with its place and replacement.
 func check(file string, text []byte) []string {
 	if filepath.Ext(file) == ".go" {
 		return checkGo(file, text)
@@ -131,7 +130,7 @@ func checkGo(file string, text []byte) []string {
 		case token.EOF:
 			return found
 		case token.COMMENT:
-			// A sentence goes over lines; its words are one text.
+			// A sentence may span lines, so match the whole text.
 			found = append(found, match(set.Position(pos), lit, phrases)...)
 		case token.STRING:
 			lists := [][]phrase{phrases}
@@ -147,7 +146,7 @@ func checkGo(file string, text []byte) []string {
 	}
 }
 
-// words are the parts of a name in camel case.
+// words returns the parts of a name in camel case.
 func words(name string) []string {
 	var parts []string
 	start := 0

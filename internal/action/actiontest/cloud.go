@@ -189,7 +189,7 @@ func (r Resource) Inventory() *inventory.Resource {
 	if r.Group != "" {
 		out.Manager = inventory.Manager{Kind: inventory.ManagerAutoScaling, Name: r.Group}
 	}
-	_ = inventory.DefaultTagMapping().Apply(out) // a keep that cannot be read keeps
+	_ = inventory.DefaultTagMapping().Apply(out) // an unreadable keep still exempts
 	return out
 }
 
@@ -326,7 +326,7 @@ func (v *cloudState) make(t action.Task) (receipt string, carried bool, err erro
 	return e.Receipt, true, err
 }
 
-// fault takes the next fault of a step; nil is none.
+// fault takes the next fault of a step; nil if there is none.
 func (v *cloudState) fault(step string) *Fault {
 	i := slices.IndexFunc(v.Faults, func(f Fault) bool { return f.Step == step })
 	if i < 0 {

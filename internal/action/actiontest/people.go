@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent/intenttest"
 )
 
-// People is an [action.Notifier] that reaches everybody who is known: "owner" is the
-// resource's user, else its team; any other recipient is one name.
+// People is an [action.Notifier] that reaches all known recipients: "owner" is the resource's user,
+// else its team; any other recipient is a name.
 type People struct{ state intenttest.State[peopleState] }
 
 var _ action.Notifier = (*People)(nil)

@@ -22,7 +22,7 @@ import (
 // Store is an [action.Store] in memory, or in a file.
 type Store struct {
 	state intenttest.State[storeState]
-	// Clock is the store's own; nil is none.
+	// Clock is the store's own; nil if there is none.
 	Clock func() time.Time
 }
 

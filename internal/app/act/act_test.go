@@ -47,9 +47,9 @@ func TestFreezeHoldsUntilItIsLifted(t *testing.T) {
 	}
 }
 
-// TestFixIsCarriedOutOnTheSimulatedAccount takes the first finding that curfew fixes by itself
-// from its scan to the end of the ladder.
-func TestFixIsCarriedOutOnTheSimulatedAccount(t *testing.T) {
+// TestFixesSimulatedAccount takes the first finding that curfew fixes by itself from its scan to
+// the end of the ladder.
+func TestFixesSimulatedAccount(t *testing.T) {
 	req := apptest.Request(t, "")
 	cfg, err := req.Config()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Alerts lists the conditions that people were notified of and that last, and the troubles of
-// actions and accounts.
+// Alerts lists the lasting conditions that people were notified of, and the troubles of actions and
+// accounts.
 func Alerts(ctx context.Context, req *runtime.Request) (view.Alerts, error) {
 	state, err := DoctorState(ctx, req)
 	if err != nil {

@@ -26,22 +26,22 @@ import (
 // approvalRequests asks for approvals and uses them up.
 type approvalRequests struct {
 	req *runtime.Request
-	// now is the time of the state.
+	// now is the clock of the state.
 	now  func() time.Time
 	cfg  config.Config
 	desk approval.Desk
-	// who asks, by the proof that fixes need; nil until it is known.
+	// who is the requester, with the proof that fixes need; nil until identified.
 	who *approval.Person
-	// hub is the pull request whose reviews approve; nil is none. actor is who runs this,
-	// where that is proven.
+	// hub is the pull request whose reviews approve, or nil. actor is the verified identity of
+	// whoever runs this, or nil.
 	hub   *govern.PullRequest
 	actor *approval.Person
-	// found are the findings that are fixed.
+	// found holds the findings to fix.
 	found map[inventory.Ref]audit.Kept
-	// asked are requests without which nothing goes on; meanwhile are those that wait while
-	// the grace period runs.
+	// asked lists requests that block the work; meanwhile lists those that can wait while the grace
+	// period runs.
 	asked, meanwhile []string
-	// byFinding are all those requests by their findings.
+	// byFinding maps findings to all those requests.
 	byFinding map[string]string
 }
 
@@ -78,7 +78,7 @@ func (h *approvalRequests) identified(ctx context.Context) (approval.Person, err
 		return who, err
 	}
 	h.actor = &who
-	if h.hub != nil { // who opened the pull request asks; who runs this carries it out
+	if h.hub != nil { // the author of the pull request asks; whoever runs this carries it out
 		if declared {
 			h.actor = nil
 		}
@@ -88,8 +88,8 @@ func (h *approvalRequests) identified(ctx context.Context) (approval.Person, err
 	return who, nil
 }
 
-// hashed is the hash and the amount of what an item is about to do. The amount and the
-// expiry are the request's own.
+// hashed returns the hash and the amount of what an item is about to do. Amount and expiry of the
+// request itself are not hashed.
 func hashed(it action.Item, p action.Proposal) (hash string, amount money.Amount, err error) {
 	amount, priced := p.Hourly.Get()
 	if !priced {
@@ -99,7 +99,7 @@ func hashed(it action.Item, p action.Proposal) (hash string, amount money.Amount
 	return action.PlanHash(p, it.Steps, time.Time{}), amount, nil
 }
 
-// approve returns the approval of exactly what an item is about to do, or asks for one.
+// approve returns the approval of exactly what an item is about to do, or requests one.
 func (h *approvalRequests) approve(ctx context.Context, it action.Item, p action.Proposal) (action.Approval, error) {
 	var none action.Approval
 	hash, amount, err := hashed(it, p)
@@ -135,13 +135,13 @@ func (h *approvalRequests) approve(ctx context.Context, it action.Item, p action
 	return none, err
 }
 
-// void ends a request for whoever asks.
+// void invalidates a request on behalf of the requester.
 func (h *approvalRequests) void(ctx context.Context, r approval.Request, why string, now time.Time) error {
 	return h.desk.Void(ctx, r, approval.Event{At: now, By: h.who.Name, Why: why})
 }
 
-// early asks for the approval that an item will need while its grace runs, and looks at
-// the proof of one that was given while it is fresh.
+// early requests the approval that an item will need while its grace period still runs, and
+// verifies the proof of a given one while it is fresh.
 func (h *approvalRequests) early(ctx context.Context, it action.Item, p action.Proposal) error {
 	hash, amount, err := hashed(it, p)
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *approvalRequests) early(ctx context.Context, it action.Item, p action.P
 	for _, r := range all {
 		switch state := r.At(now); {
 		case state == approval.Denied:
-			return nil // it is said where it is due
+			return nil // reported when the approval is due
 		case state == approval.Approved && r.Amount >= amount:
 			err := h.desk.Proven(ctx, r)
 			var refusal *approval.Refusal

@@ -11,8 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// BackupState writes the file of a state to another one, which does not exist yet, while a service
-// goes on to use it.
+// BackupState copies the database of the state to a new file while a service continues to use it.
 func BackupState(ctx context.Context, req *runtime.Request, path string) (view.StateBackup, error) {
 	doc := view.StateBackup{Schema: view.StateBackupSchema, File: req.Path(path)}
 	cfg, err := req.Config()
@@ -25,7 +24,7 @@ func BackupState(ctx context.Context, req *runtime.Request, path string) (view.S
 			Hint: "back it up with pg_dump --format=custom --file=FILE and the URL of the database",
 		}
 	}
-	if !req.Storage.Exists(cfg) { // opening it would make an empty one
+	if !req.Storage.Exists(cfg) { // opening it would create an empty one
 		return doc, &runtime.Error{
 			Class: runtime.Usage, Code: "no_state", Err: fmt.Errorf("there is no state in %q to back up", cfg.DataDir),
 			Hint: "give the --data-dir of the service",

@@ -18,15 +18,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// carryRetry is the time after which a fix that could not be carried on is tried again.
+// carryRetry is the time until a failed step of a fix is retried.
 const carryRetry = 15 * time.Minute
 
-// Carrier carries the fixes of people on once their grace periods are over. It is for one loop.
+// Carrier continues fixes that people requested once their grace periods are over. It is not safe
+// for concurrent use.
 type Carrier struct {
 	Process *runtime.Process
 	Store   *store.Store
 	Log     *slog.Logger
-	// tried are the times of the last attempts by step.
+	// tried maps steps to the times of their last attempts.
 	tried map[string]time.Time
 }
 
@@ -122,8 +123,8 @@ func (c *Carrier) checkRole(ctx context.Context, req *runtime.Request, roles nam
 // stepKey identifies the step of an item that is next.
 func stepKey(it action.Item) string { return fmt.Sprint(it.ID, "/", it.Phase, "/", it.Step) }
 
-// isDue reports whether an item is the fix of a person whose next call is due: its grace period is over,
-// or the call before is confirmed. Passes of policies confirm calls, and make none of a fix.
+// isDue reports whether an item is a person's fix whose next call is due: its grace period is over,
+// or the previous call is confirmed. Passes of policies confirm calls of fixes but make none.
 func (c *Carrier) isDue(it action.Item, now time.Time) bool {
 	if last, tried := c.tried[stepKey(it)]; tried && now.Sub(last) < carryRetry ||
 		!strings.HasPrefix(it.Source, round.FindingSource("")) {
@@ -140,8 +141,8 @@ func (c *Carrier) isDue(it action.Item, now time.Time) bool {
 	return false
 }
 
-// requester returns the person who asked for a fix: by its newest request for an approval, else by the
-// audit log. Ready is false while an approver has to decide, and after a rejection.
+// requester returns the person who asked for a fix: by its newest request for an approval, else by
+// the audit log. ready is false while an approver has to decide, and after a rejection.
 func (c *Carrier) requester(ctx context.Context, it action.Item, requests []approval.Request, now time.Time) (
 	who approval.Person, ready bool, err error) {
 	var newest *approval.Request
@@ -165,5 +166,5 @@ func (c *Carrier) requester(ctx context.Context, it action.Item, requests []appr
 	return who, who.Name != "", err
 }
 
-// fixSubject is the subject of a request to approve an item.
+// fixSubject returns the subject of a request to approve an item.
 func fixSubject(it action.Item) string { return string(it.Do.Verb) + " " + it.Ref.String() }

@@ -117,7 +117,7 @@ func (f *fixWorld) item(id string) action.Item {
 
 const account = sim.CloudName + "/" + sim.Account
 
-// carry passes a time and carries fixes on, more than once as several passes do.
+// carry advances the clock and continues fixes repeatedly, as several passes do.
 func (f *fixWorld) carry(d time.Duration) {
 	f.t.Helper()
 	f.world.Clock.Forward(f.world.Clock.Now().Add(d))
@@ -180,7 +180,7 @@ func TestFixWaitsForItsApproval(t *testing.T) {
 	if n, _ := f.calls(it); n != 1 {
 		t.Errorf("%d calls after the approval, want 1", n)
 	}
-	// Passes of policies confirm its calls; the second one is made once the first is confirmed.
+	// Passes of policies confirm its calls; the second call is made once the first is confirmed.
 	for range 6 {
 		f.pass()
 		f.carry(5 * time.Minute)

@@ -19,8 +19,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Exempt keeps a resource from every policy for a time, by its id, its name or its whole
-// identity. Where this state has never seen the resource its tag is written as well.
+// Exempt exempts a resource from every policy for a time, by its id, name or full reference. If
+// this state has never seen the resource, its tag is written as well.
 func Exempt(ctx context.Context, req *runtime.Request, f clouds.Source, name, duration, reason string) (view.Keep,
 	error) {
 	var none view.Keep
@@ -77,7 +77,7 @@ func Exempt(ctx context.Context, req *runtime.Request, f clouds.Source, name, du
 	return doc, nil
 }
 
-// Keeps are the exemptions that hold.
+// Keeps returns the exemptions in force.
 func Keeps(ctx context.Context, req *runtime.Request) (view.Keeps, error) {
 	_, s, err := req.State(ctx)
 	if err != nil {
@@ -118,15 +118,14 @@ func CheckConfirm(policy, reason string) error {
 	return nil
 }
 
-// openTimeout is how long the state may take to be opened before a person learns how to
-// freeze by hand.
+// openTimeout bounds opening the state, after which a person is told how to freeze by hand.
 const openTimeout = 10 * time.Second
 
 // Freeze stops all actions, or allows them again.
 func Freeze(ctx context.Context, req *runtime.Request, reason string, on bool) (view.Freeze, error) {
 	var none view.Freeze
 	read := req.Config
-	if on { // a mistake in the configuration must not keep anyone from stopping all actions
+	if on { // a mistake in the configuration must not prevent a freeze
 		read = req.LenientConfig
 	}
 	cfg, err := read()
@@ -176,7 +175,7 @@ func frozenByHand(err error, on bool) error {
 }
 
 // Confirm records that the cause of a policy's blown fuse is intended, in one account or in all
-// where it has blown, for a duration or for this once.
+// where it has blown, for a duration or only this time.
 func Confirm(ctx context.Context, req *runtime.Request, policy, account, duration, reason string) (view.Fuses, error) {
 	var none view.Fuses
 	cfg, s, err := req.State(ctx)
@@ -211,7 +210,7 @@ func Confirm(ctx context.Context, req *runtime.Request, policy, account, duratio
 	return view.NewFuses(confirmed), err
 }
 
-// Fuses lists the blown fuses that are not confirmed.
+// Fuses lists the blown fuses without a confirmation.
 func Fuses(ctx context.Context, req *runtime.Request) (view.Fuses, error) {
 	var none view.Fuses
 	_, s, err := req.State(ctx)
@@ -227,11 +226,11 @@ func Fuses(ctx context.Context, req *runtime.Request) (view.Fuses, error) {
 	return view.NewFuses(all), nil
 }
 
-// scratchTag is the tag by which the owner of a machine consents.
+// scratchTag is the tag by which the owner of a machine consents to the loss of its disks.
 var scratchTag = map[string]string{inventory.TagDisks: "scratch"}
 
-// Consent lets the disks of one machine be lost when policies end it: it writes the tag that
-// says so, and an entry in the audit log.
+// Consent allows policies to lose the disks of one machine when they end it: it writes the consent
+// as a tag and as an entry in the audit log.
 func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, reason string) (view.Consent, error) {
 	var none view.Consent
 	if strings.TrimSpace(reason) == "" {
@@ -304,7 +303,7 @@ func Consent(ctx context.Context, req *runtime.Request, f clouds.Source, name, r
 	}, nil
 }
 
-// lossesOf are the disks that a machine loses if policies terminate it.
+// lossesOf returns the disks that a machine loses if policies terminate it.
 func lossesOf(r *inventory.Resource) []string {
 	out := []string{}
 	for _, l := range action.LostDisks(r, policy.Do{Verb: policy.Terminate}) {

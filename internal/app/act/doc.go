@@ -1,3 +1,3 @@
-// Package act changes resources: passes of policies, fixes, undos, and what people set against
-// them: exemptions, freezes, confirmed fuses, consent.
+// Package act changes resources: passes of policies, fixes and undos, and the controls that people
+// have over them: exemptions, freezes, confirmed fuses and consent.
 package act

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// maxAlarms is how many alarms are listed one by one.
+	// maxAlarms is the maximum number of alarms listed individually.
 	maxAlarms = 50
-	// failedFor is for how long an action that failed is listed.
+	// failedFor is how long a failed action stays listed.
 	failedFor = 7 * 24 * time.Hour
-	// lateNotice is after how long a notice that no channel accepted is listed.
+	// lateNotice is the age from which an undelivered notice is listed.
 	lateNotice = 5 * time.Minute
-	// expirySoon is how long before its end a token is listed.
+	// expirySoon is the time before its expiry from which a token is listed.
 	expirySoon = 7 * 24 * time.Hour
 )
 
-// The kinds of troubles in the order in which to look at them.
+// troubles are the kinds of troubles in the order in which to handle them.
 var troubles = []string{
 	view.TroubleState, view.TroubleFrozen, view.TroubleDatabase, view.TroubleConfiguration, view.TroubleSource,
 	view.TroubleOrganization, view.TroubleFuse, view.TroubleAlarm, view.TroubleNotice, view.TroubleCertificate,
 	view.TroubleToken,
 }
 
-// restoreHow has, for each database, the commands that back up and restore the state.
+// restoreHow maps databases to the commands that back up and restore the state.
 var restoreHow = map[string]string{
 	"sqlite": "`curfew state backup FILE` writes a backup; to restore, stop the service and put the file as curfew.db " +
 		"into an empty data directory, then run `curfew audit --verify` on it",
@@ -42,7 +42,7 @@ var restoreHow = map[string]string{
 		"pg_restore, then run `curfew audit --verify` on it",
 }
 
-// DoctorState lists what is wrong with the state, and with the service where one answers.
+// DoctorState lists the problems of the state, and of the service if one responds.
 func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, error) {
 	_, s, err := req.State(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func DoctorState(ctx context.Context, req *runtime.Request) (view.DoctorState, e
 	return doc, nil
 }
 
-// heldBack lists what keeps every action from being carried out.
+// heldBack lists what holds back all actions.
 func heldBack(ctx context.Context, s *store.Store, _ time.Time) ([]view.Trouble, error) {
 	now, err := standing(ctx, s)
 	if err != nil {

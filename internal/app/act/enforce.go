@@ -24,23 +24,22 @@ import (
 // EnforceOptions choose the accounts, the policies, and whether passes act.
 type EnforceOptions struct {
 	clouds.Source
-	// Policies are files or directories; none are those of the configuration.
+	// Policies are files or directories; empty uses those of the configuration.
 	Policies []string
-	// Window is how far back usage is read; 0 is as configured.
+	// Window is how far back usage is read; 0 uses the configured window.
 	Window time.Duration
-	// Enforce lets passes warn and act. Without it nothing is sent and nothing changes.
+	// Enforce allows passes to warn and act. Without it nothing is sent and nothing changes.
 	Enforce bool
-	// Refusals takes in the passes that were carried out, for [LookForAlerts] after the last one.
+	// Refusals collects the completed passes, for [LookForAlerts] after the last one.
 	Refusals *Refusals
-	// Wire, when set, takes the place of [EnforceSetting]: a recorded account has wiring
-	// of its own.
+	// Wire, if set, replaces [EnforceSetting]: a recorded account has its own wiring.
 	Wire func(ctx context.Context, cfg config.Config, s *store.Store, o EnforceOptions,
 		set *policy.Set) (round.Setting,
 		error)
 }
 
-// Enforce makes one pass of the policies. Show gets what was done, also where the pass
-// ended early.
+// Enforce makes one pass of the policies. show receives what was done, even if the pass ended
+// early.
 func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	show func(*round.Result, view.Enforce) error) error {
 	cfg, err := req.Config()
@@ -77,7 +76,7 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	if pass == nil {
 		return runtime.StateError(clouds.CloudError(err))
 	}
-	broken := err // what was done before it is shown all the same
+	broken := err // what was done before the error is still shown
 	err = show(pass, view.NewEnforce(pass, !o.Enforce))
 	if o.Enforce && o.Wire == nil && broken == nil && o.Refusals != nil {
 		o.Refusals.Add(pass)
@@ -101,8 +100,9 @@ func Enforce(ctx context.Context, req *runtime.Request, o EnforceOptions,
 	return nil
 }
 
-// keepSmall folds all of the ledger that can be folded, in short transactions, and remembers the size of
-// the state: where only cron runs passes nothing else would, and the next pass may be a day away.
+// keepSmall folds everything in the ledger that can be folded, in short transactions, and records
+// the size of the state: if passes only run from cron, nothing else does, and the next pass may be
+// a day away.
 func keepSmall(ctx context.Context, req *runtime.Request, s *store.Store, pass *round.Result) error {
 	for more := true; more; {
 		var err error
@@ -146,7 +146,7 @@ func EnforceSetting(ctx context.Context, req *runtime.Request, cfg config.Config
 	case *clouds.AWS:
 		cloud = sessions.AWSActions(req, cfg, s, l)
 	case *local.Provider:
-		cfg.Enforce.MirrorTag = false // there is no tag to be written
+		cfg.Enforce.MirrorTag = false // there is no tag to write
 		cloud = l.Actions(func(ctx context.Context, id, why string) error {
 			return sessions.Stop(ctx, req, cfg, s, id, why)
 		})

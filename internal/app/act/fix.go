@@ -28,15 +28,15 @@ import (
 // FixOptions configure how fixes are carried out.
 type FixOptions struct {
 	clouds.Source
-	// Scratch declares that the machine's disks hold nothing that matters, Save saves them first.
-	// GitHub counts the reviews of the workflow's pull request.
+	// Scratch declares that the machine's disks hold nothing that matters, Save saves them first,
+	// and GitHub counts the reviews of the workflow's pull request.
 	Scratch, Save, GitHub bool
-	// Grace is how long nothing happens after the owner was warned.
+	// Grace is the time between the warning of the owner and the first action.
 	Grace time.Duration
 }
 
-// FixPreviews are the fixes of findings, by the beginnings of their ids, with what already
-// refuses them.
+// FixPreviews returns the fixes of findings, selected by prefixes of their ids, with the refusals
+// that are already known.
 func FixPreviews(ctx context.Context, req *runtime.Request, ids []string, o FixOptions) ([]view.Fix, error) {
 	cfg, err := req.Config()
 	if err != nil {
@@ -71,8 +71,8 @@ func FixPreviews(ctx context.Context, req *runtime.Request, ids []string, o FixO
 	return docs, nil
 }
 
-// Fix takes findings, by the beginnings of their ids, one step up the ladder. Show
-// gets what was done, also where the pass ended early.
+// Fix takes findings, selected by prefixes of their ids, one step up the ladder. show receives what
+// was done, even if the pass ended early.
 func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, show func(view.Fixes) error) error {
 	cfg, err := req.Config()
 	if err != nil {
@@ -155,7 +155,7 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	if out == nil {
 		return runtime.StateError(clouds.CloudError(err))
 	}
-	broken := err // what was done before it is shown all the same
+	broken := err // what was done before the error is still shown
 	missed, err := missing(ctx, out, s.Actions())
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ func Fix(ctx context.Context, req *runtime.Request, ids []string, f FixOptions, 
 	return fixExit(out, held, missed, len(requests))
 }
 
-// fixSetting returns the clock and the setting of a pass that carries fixes out, with the ladder of its
-// account. It adds to the configuration what governs the account.
+// fixSetting returns the clock and the setting of a pass that carries out fixes, with the ladder of
+// its account. It adds the rules that govern the account to the configuration.
 func fixSetting(ctx context.Context, req *runtime.Request, cfg *config.Config, s *store.Store, f FixOptions,
 	chosen []audit.Kept) (now func() time.Time, setting round.Setting, err error) {
 	if req.Simulated != nil {
@@ -212,7 +212,7 @@ func fixSetting(ctx context.Context, req *runtime.Request, cfg *config.Config, s
 	return now, setting, err
 }
 
-// fixExit is the exit code of a fix: what could not be done before what waits.
+// fixExit returns the exit code of a fix. Failures take precedence over waiting.
 func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requested int) error {
 	partial, refused, unread := len(out.ManualRequests)+len(out.ChangedRequests) > 0, "", 0
 	for _, l := range missed {
@@ -258,8 +258,8 @@ func fixExit(out *round.Result, held *approvalRequests, missed []view.Line, requ
 	return nil
 }
 
-// known is the part of the state that a preview can refuse a fix by. What a machine does and what
-// its provider answers is asked when the fix is carried out.
+// known is the part of the state that can refuse a fix in a preview. What a machine does and what
+// its provider answers is only checked when the fix is carried out.
 type known struct {
 	cfg         config.Config
 	inventories []view.Inventory
@@ -268,9 +268,8 @@ type known struct {
 	now         time.Time
 }
 
-// refusals returns the refusals of a fix that are known before it is carried out, with the option
-// that lifts them: an option with which nothing refuses the fix any more, saving disks before losing
-// them.
+// refusals returns the refusals of a fix that are known in advance, with the option that lifts all
+// of them; saving disks is preferred over losing them.
 func (k *known) refusals(f view.Finding, o FixOptions) []view.Refusal {
 	if k.frozen != nil && !clouds.Of(f.Resource.Cloud).Simulated {
 		return []view.Refusal{{

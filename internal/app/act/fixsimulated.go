@@ -18,9 +18,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// fixSimulated carries fixes out on the simulated account, pass by pass, in simulated time that
-// jumps to the next deadline. The ladder, the approval and the calls are those of real
-// accounts; only the account, the people and the clock are simulated.
+// fixSimulated carries out fixes on the simulated account, pass by pass, in simulated time that
+// jumps to the next deadline. The ladder, the approval and the calls are those of real accounts;
+// only the account, the people and the clock are simulated.
 func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, chosen []audit.Kept,
 	requests []round.Request, show func(view.Fixes) error) (err error) {
 	now := req.Now().UTC().Truncate(time.Minute)
@@ -99,7 +99,7 @@ func fixSimulated(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	return fixExit(last, held, nil, len(requests))
 }
 
-// fixesAfter are the chosen fixes after a pass.
+// fixesAfter returns the chosen fixes as they are after a pass.
 func fixesAfter(chosen []audit.Kept, out *round.Result, held *approvalRequests, missed []view.Line) []view.Fix {
 	docs := make([]view.Fix, 0, len(chosen))
 	for _, s := range chosen {

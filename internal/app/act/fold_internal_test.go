@@ -12,9 +12,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestPassFoldsTheWholeLedger: where passes run from cron, one pass folds all of a backlog that takes
-// more transactions than a service spends on one pass.
-func TestPassFoldsTheWholeLedger(t *testing.T) {
+// TestFoldsWholeBacklog checks that if passes run from cron, one pass folds a whole backlog that
+// takes more transactions than a service spends on one pass.
+func TestFoldsWholeBacklog(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{Dir: filepath.Join(t.TempDir(), "state")})
 	if err != nil {
 		t.Fatal(err)

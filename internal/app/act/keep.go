@@ -17,11 +17,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// historyWindow is how far back the ledger is asked whether a state has seen a resource.
+// historyWindow is how far back the ledger is searched for a resource.
 const historyWindow = 30 * 24 * time.Hour
 
-// hasSeen reports whether a state has ever seen a resource, so that whoever acts by it reads
-// its keeps: it has been on the ladder, or was observed.
+// hasSeen reports whether a state has ever seen a resource, on the ladder or in a listing, so that
+// every process that acts by this state reads its exemptions.
 func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Time) (bool, error) {
 	account := ref.Cloud + "/" + ref.Account
 	items, err := s.Actions().Items(ctx, account, action.ItemQuery{Refs: []inventory.Ref{ref}})
@@ -45,8 +45,8 @@ func hasSeen(ctx context.Context, s *store.Store, ref inventory.Ref, now time.Ti
 	return len(all) > 0 && len(all[0].Observations) > 0, nil
 }
 
-// keepTag keeps a resource by its tag, which every process reads, whatever its state. Where
-// that cannot be done the error says by which command the person can.
+// keepTag exempts a resource by its tag, which every process reads whatever its state. If that
+// fails, the error contains the command by which the person can write it.
 func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, ref inventory.Ref,
 	end time.Time) error {
 	r := &inventory.Resource{ID: ref.ID, Kind: ref.Kind, Cloud: ref.Cloud, Account: ref.Account, Region: ref.Region}
@@ -84,7 +84,7 @@ func keepTag(ctx context.Context, req *runtime.Request, cfg config.Config, f clo
 				"tag %s is not written: %s", ref, inventory.TagKeepUntil, action.Redact(err.Error()))}
 }
 
-// writeTag writes the tag that keeps a resource and looks that it is there.
+// writeTag writes the tag that exempts a resource and verifies it.
 func writeTag(ctx context.Context, hands action.Cloud, r *inventory.Resource, end time.Time) error {
 	do := policy.Do{Verb: policy.Tag, Tags: map[string]string{inventory.TagKeepUntil: end.Format(time.RFC3339)}}
 	steps, err := hands.Plan(ctx, r, do)

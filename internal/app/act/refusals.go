@@ -16,11 +16,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// staleRound is the age of the newest round of an account from which on its refusals are unknown.
+// staleRound is the age of an account's newest round from which its refusals are unknown.
 const staleRound = 3 * time.Hour
 
-// Refusals keeps which machines the newest round of each account refused to end because they are at
-// work. The zero value knows of no account. It is safe for concurrent use.
+// Refusals holds the machines of each account that the newest round refused to end because they are
+// at work. The zero value is empty. It is safe for concurrent use.
 type Refusals struct {
 	mu       sync.Mutex
 	accounts map[string]judgedAccount
@@ -33,7 +33,7 @@ type judgedAccount struct {
 	refused  []alert.Refused
 }
 
-// Add takes in the newest round of accounts.
+// Add records the newest round of accounts.
 func (a *Refusals) Add(r *round.Result) {
 	refused := refusedAsBusy(r)
 	a.mu.Lock()
@@ -91,8 +91,8 @@ func refusedAsBusy(r *round.Result) map[string][]alert.Refused {
 	return out
 }
 
-// facts returns the refusals with the time since when people are notified of them, and the accounts whose
-// newest round is recent and complete.
+// facts returns the refusals, each with the time since which people are notified of it, and the
+// accounts whose newest round is recent and complete.
 func (a *Refusals) facts(ctx context.Context, s *store.Store, now time.Time) (refused []alert.Refused,
 	judged []string, err error) {
 	items, err := s.Notified(ctx)

@@ -53,10 +53,11 @@ func roundOf(at time.Time, all ...refusal) *round.Result {
 	return r
 }
 
-// TestRefusedAsBusyIsToldAndResolved follows machines that only their work keeps from being stopped: told
-// once, again after a day with what they cost since, not said to be over while no round knows, and
-// resolved. What is refused for another reason, is not known to work, or is only rehearsed stays silent.
-func TestRefusedAsBusyIsToldAndResolved(t *testing.T) {
+// TestReportsBusyRefusals follows machines that only their work protects from being stopped: people
+// are told once, and again after a day with the cost since then; nothing is resolved while no round
+// knows, and then it is. Refusals for other reasons, of machines without measured work, and of
+// rehearsals are not reported.
+func TestReportsBusyRefusals(t *testing.T) {
 	now := apptest.Now
 	req := apptest.RequestAt(t, "", func() time.Time { return now })
 	cfg, s, err := req.State(t.Context())

@@ -21,8 +21,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// fixPull is the pull request whose reviews approve fixes. The API that gives the reviews
-// out is the configuration's: the environment of a run is of whoever runs it.
+// fixPull returns the pull request whose reviews approve fixes. The API to read the reviews from is
+// the configured one, because whoever runs this controls the environment.
 func fixPull(req *runtime.Request, cfg config.Config) (*govern.PullRequest, error) {
 	pinned := strings.TrimSuffix(cmp.Or(cfg.Approvals.GitHubAPI, github.DefaultURL), "/")
 	if said := strings.TrimSuffix(cmp.Or(req.Env("GITHUB_API_URL"), github.DefaultURL), "/"); said != pinned {
@@ -34,7 +34,7 @@ func fixPull(req *runtime.Request, cfg config.Config) (*govern.PullRequest, erro
 	return govern.OpenPullRequest(req, cfg)
 }
 
-// commentOf is the comment that asks for a request.
+// commentOf returns the comment for an approval request.
 func commentOf(r approval.Request) github.Request {
 	return github.Request{
 		ID: r.ID, Subject: r.Subject, PlanHash: r.PlanHash, AskedBy: r.AskedBy, Limit: r.Amount, Unit: r.AmountUnit(),
@@ -42,8 +42,8 @@ func commentOf(r approval.Request) github.Request {
 	}
 }
 
-// review lets reviews of the pull request decide the open request of a plan. A request
-// whose comment is not what was posted, or does not show what would be done now, is void.
+// review lets reviews of the pull request decide the open request of a plan. A request is void if
+// its comment differs from the posted one, or does not show what would be done now.
 func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.Proposal, hash string,
 	amount money.Amount, now time.Time) error {
 	if h.hub == nil {
@@ -97,8 +97,8 @@ func (h *approvalRequests) review(ctx context.Context, it action.Item, p action.
 	return nil
 }
 
-// sameChanges reports whether a request shows the changes that would be made now. Its hash
-// alone does not tell: whoever may write to the state could keep another text for it.
+// sameChanges reports whether a request shows the changes that would be made now. The hash is not
+// sufficient: whoever may write to the state could store another text for it.
 func sameChanges(r approval.Request, now approval.Plan) bool {
 	shown, ok := r.Shown()
 	if !ok {
@@ -124,8 +124,8 @@ func (h *approvalRequests) aside(v gate.Vote, r approval.Request, posted github.
 	return ""
 }
 
-// cast lets a vote decide a request. An approval that an earlier run counted is looked at
-// again: what the state says of a review proves nothing.
+// cast lets a vote decide a request. An approval that an earlier run counted is checked again,
+// because the state is no proof of a review.
 func (h *approvalRequests) cast(ctx context.Context, r approval.Request, v gate.Vote, now time.Time) (why string,
 	err error) {
 	if r.State == approval.Approved && v.Allow {
@@ -140,7 +140,7 @@ func (h *approvalRequests) cast(ctx context.Context, r approval.Request, v gate.
 		h.req.SetReviewed(r.ID)
 		return "", nil
 	}
-	if r.State == approval.Approved { // and taken back
+	if r.State == approval.Approved { // and retracted
 		return "", h.desk.Void(ctx, r, approval.Event{At: now, By: v.By.Name, Why: v.Reason})
 	}
 	_, err = h.desk.Decide(ctx, r.ID, v.By, v.Allow, v.Reason, now)

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// State is how far the state and its witness are.
+// State returns the generations of the state and of its witness.
 func State(ctx context.Context, req *runtime.Request) (view.State, error) {
 	_, s, err := req.State(ctx)
 	if err != nil {
@@ -37,8 +37,8 @@ func standing(ctx context.Context, s *store.Store) (view.State, error) {
 	return doc, nil
 }
 
-// AcceptState lets an older state act again, from the first step of every item on. It returns
-// what is lost and what the witness brought back.
+// AcceptState lets an older state act again, from the first step of every item. It returns what is
+// lost and what the witness restored.
 func AcceptState(ctx context.Context, req *runtime.Request, reason string) (view.State, error) {
 	cfg, err := req.Config()
 	if err != nil {

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// sizesFile is the file of the data directory that remembers sizes and the newest backup.
+	// sizesFile is the file in the data directory that records sizes and the newest backup.
 	sizesFile = "state-sizes.json"
-	// sizeEvery is the least time between two remembered sizes, growthOver the time over which growth
-	// is told, and leastGrowth the least for it: a pass writes in bursts.
+	// sizeEvery is the minimum time between two recorded sizes. Growth is reported over growthOver,
+	// and only after leastGrowth, because a pass writes in bursts.
 	sizeEvery   = time.Hour
 	growthOver  = 30 * 24 * time.Hour
 	leastGrowth = 24 * time.Hour
 )
 
-// stateSizes are the sizes of a state as this machine has seen them.
+// stateSizes are the recorded sizes of a state on this machine.
 type stateSizes struct {
 	file   string
 	Sizes  []sizeAt          `json:"sizes"`
@@ -36,7 +36,7 @@ type sizeAt struct {
 	Bytes    int64     `json:"bytes"`
 }
 
-// openSizes reads what is remembered; nothing where the data directory is not to be trusted.
+// openSizes reads the recorded sizes; none if the data directory is not trusted.
 func openSizes(req *runtime.Request) *stateSizes {
 	s := &stateSizes{}
 	cfg, err := req.Config()
@@ -54,7 +54,7 @@ func openSizes(req *runtime.Request) *stateSizes {
 	return s
 }
 
-// add remembers a size.
+// add records a size.
 func (s *stateSizes) add(now time.Time, size store.Size) {
 	kept := s.Sizes[:0]
 	for _, x := range s.Sizes {
@@ -70,7 +70,7 @@ func (s *stateSizes) add(now time.Time, size store.Size) {
 	s.save()
 }
 
-// save writes the file where that is possible: it costs a figure alone.
+// save writes the file if possible; a failure only loses a figure.
 func (s *stateSizes) save() {
 	data, err := json.Marshal(s)
 	if s.file == "" || err != nil {
@@ -79,7 +79,8 @@ func (s *stateSizes) save() {
 	_ = durable.ReplaceBytes(s.file, 0o600, append(data, '\n'))
 }
 
-// growth returns the bytes a day since the oldest remembered size; nil before a day has passed.
+// growth returns the bytes per day since the oldest recorded size; nil if less than a day has
+// passed.
 func (s *stateSizes) growth(now time.Time, bytes int64) (perDay *int64, since time.Time) {
 	if len(s.Sizes) == 0 || now.Sub(s.Sizes[0].At) < leastGrowth {
 		return nil, time.Time{}

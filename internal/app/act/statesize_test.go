@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/apptest"
 )
 
-// TestDoctorStateTellsGrowthAndBackup asks at three times, with a backup in between.
-func TestDoctorStateTellsGrowthAndBackup(t *testing.T) {
+// TestDoctorStateReportsGrowthAndBackup asks at three times, with a backup in between.
+func TestDoctorStateReportsGrowthAndBackup(t *testing.T) {
 	req := apptest.Request(t, "")
 	began := apptest.Now
 	t.Cleanup(func() { apptest.Now = began })

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// missing returns, for every request whose finding no longer holds, the reason. One that was
-// carried out before is confirmed.
+// missing returns the reason for every request whose finding no longer holds. A fix that was
+// already carried out is confirmed.
 func missing(ctx context.Context, out *round.Result, store action.Store) ([]view.Line, error) {
 	var lines []view.Line
 	for _, q := range out.GoneRequests {
@@ -39,8 +39,7 @@ func missing(ctx context.Context, out *round.Result, store action.Store) ([]view
 	return lines, nil
 }
 
-// carriedOut returns the newest item of a source that the provider has confirmed; nil
-// where there is none.
+// carriedOut returns the newest item of a source that the provider has confirmed, or nil.
 func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, source string) (*action.Item, error) {
 	var last string
 	err := store.Entries(ctx, action.Query{What: "confirmed", Resource: ref.String()}, func(e action.Entry) error {
@@ -62,9 +61,9 @@ func carriedOut(ctx context.Context, store action.Store, ref inventory.Ref, sour
 // DefaultUndoKeep is how long policies leave a resource alone after an action on it was undone.
 const DefaultUndoKeep = 24 * time.Hour
 
-// Undo takes back what the ladder did, by the ids of the items; unless it enforces it only
-// rehearses that. Policies leave the resources alone for as long as keep says. Show gets what was
-// done, also where an item failed.
+// Undo reverts what the ladder did, by the ids of the items; without enforce it only rehearses
+// that. Policies leave the resources alone for the time keep. show receives what was done, even if
+// an item failed.
 func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Source, keep time.Duration, enforce bool,
 	show func(view.Undo) error) error {
 	cfg, _, s, err := req.InForce(ctx)
@@ -120,7 +119,7 @@ func Undo(ctx context.Context, req *runtime.Request, ids []string, f clouds.Sour
 		if !enforce {
 			break
 		}
-		// An older state may not know that it was undone, or done again.
+		// An older state may not know that it was undone or repeated.
 		if err := s.Compare(ctx, it.Account); err != nil {
 			return runtime.StateError(err)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// AlertLadder returns the ladder that alerts climb: it notifies and can do nothing else.
+// AlertLadder returns the ladder for alerts, which only notifies.
 func AlertLadder(req *runtime.Request, cfg config.Config, s *store.Store) (*action.Ladder, error) {
-	cfg.Enforce.MirrorTag = false // there is no resource to be tagged
+	cfg.Enforce.MirrorTag = false // there is no resource to tag
 	ladders, err := clouds.Ladders(req, cfg, s, notifyOnly("an alert is about no resource of a provider"), true)
 	if err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func AlertLadder(req *runtime.Request, cfg config.Config, s *store.Store) (*acti
 	return l, nil
 }
 
-// Watch finds the alerts that hold, and notifies people of those that are new, that have doubled or
-// lasted another day, and that are over. Rounds are the newest ones of accounts.
+// Watch finds the current alerts and notifies people of those that are new, have doubled, have
+// lasted another day, or are over. rounds holds the newest rounds of accounts.
 func Watch(ctx context.Context, cfg config.Config, s *store.Store, l *action.Ladder, rounds *Refusals,
 	now time.Time) (action.Report, error) {
 	facts, err := spend.AlertFacts(ctx, cfg, s, now)
@@ -48,7 +48,8 @@ func Watch(ctx context.Context, cfg config.Config, s *store.Store, l *action.Lad
 	})
 }
 
-// LookForAlerts finds alerts once, after passes, at the time of the state. It does nothing without a pass.
+// LookForAlerts finds alerts once, after passes, at the time of the state. It does nothing if there
+// was no pass.
 func LookForAlerts(ctx context.Context, req *runtime.Request, passes *Refusals) error {
 	if passes.none() {
 		return nil
@@ -75,8 +76,8 @@ func LookForAlerts(ctx context.Context, req *runtime.Request, passes *Refusals) 
 	return nil
 }
 
-// notifyOnly is a cloud on which nothing is carried out, so that policies can only notify; its text
-// says why.
+// notifyOnly is a cloud that carries out nothing, so that policies can only notify; its text is the
+// reason.
 type notifyOnly string
 
 func (n notifyOnly) refuse() error { return &action.Refusal{Rule: "verb", Why: string(n)} }

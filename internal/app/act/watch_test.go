@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// told is a notifier that keeps who was notified of what.
+// told is a notifier that records its messages.
 type told []string
 
 func (t *told) Notify(_ context.Context, to string, m action.Message) (string, error) {
@@ -25,7 +25,7 @@ func (t *told) Notify(_ context.Context, to string, m action.Message) (string, e
 	return "test:" + to, nil
 }
 
-// spender writes a ledger of one account, in which ana runs one machine.
+// spender writes a ledger of one account with one machine of ana's.
 type spender struct {
 	t       *testing.T
 	s       *store.Store
@@ -64,9 +64,10 @@ func (w spender) read(at time.Time) {
 	}
 }
 
-// TestAlertsAreToldAndResolved follows the spend of a person through the ladder: told once, again when
-// it has doubled and after a day, not said to be over while the ledger is silent, and resolved.
-func TestAlertsAreToldAndResolved(t *testing.T) {
+// TestNotifiesOfSpendAlerts follows the spend of a person through the ladder: it is reported once,
+// again when it has doubled and after a day, is not resolved while the ledger has no data, and is
+// then resolved.
+func TestNotifiesOfSpendAlerts(t *testing.T) {
 	const dollar = 1_000_000_000
 	now := apptest.Now
 	req := apptest.RequestAt(t, "budgets:\n  - {id: vision, team: vision, amount: 100000, period: monthly, purpose: any}\n",

@@ -1,5 +1,5 @@
-// Package apptest makes requests for tests of the application: each of a process of its own,
-// with a state in a folder of its own and a clock that stands still.
+// Package apptest makes requests for tests of the application: each has its own process, a state in
+// its own folder, and a fixed clock.
 package apptest
 
 import (
@@ -12,11 +12,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 )
 
-// Now is the time of every process.
+// Now is the fixed time of every process.
 var Now = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
-// Request returns a request of the person ana under a configuration; an empty one is the
-// default.
+// Request returns a request of the person ana with a configuration; empty uses the defaults.
 func Request(t testing.TB, yaml string) *runtime.Request {
 	t.Helper()
 	return RequestAt(t, yaml, func() time.Time { return Now })

@@ -19,10 +19,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// AWS is an account of AWS that is read and can be acted on.
+// AWS is an AWS account that can be read and acted on.
 type AWS = aws.Cloud
 
-// AWSMember is an account of an organization.
+// AWSMember is a member account of an organization.
 type AWSMember = aws.Member
 
 // AWSActions makes the calls that change an account.
@@ -69,7 +69,7 @@ var (
 	// ErrNoCredentials is returned when no credentials of AWS were found.
 	ErrNoCredentials = aws.ErrNoCredentials
 	signer           = aws.Signer
-	// KeepByHand is the provider's command that keeps a resource until a time.
+	// KeepByHand returns the provider's command that exempts a resource until a time.
 	KeepByHand = aws.KeepByHand
 )
 
@@ -89,9 +89,9 @@ var memberRoles = []string{"curfew-read", "curfew-act"}
 // Grants are the changes that the acting role may make.
 type Grants = aws.Grants
 
-// CentralPolicy is the IAM policy that a service needs in its own account, in a partition, to read
-// the others that the configuration names or finds, as a JSON document; where it names none, to
-// read those with the roles of deploy/.
+// CentralPolicy returns the IAM policy, as a JSON document, that a service in its own account needs
+// to read the accounts that the configuration names or finds; if it names none, those with the
+// roles of deploy/.
 func CentralPolicy(partition string, cfg config.Config) []byte {
 	roles := slices.Clone(cfg.AWS.AssumeRoles)
 	for _, a := range cfg.AWS.Accounts {
@@ -112,7 +112,7 @@ func CentralPolicy(partition string, cfg config.Config) []byte {
 	return aws.CentralPolicyJSON(partition, roles, org.Role != "" && org.ListRole == "")
 }
 
-// What passes ask of AWS, and what it charges for that.
+// The CloudWatch requests of passes and their price.
 var (
 	WatchingPass    = aws.Watching
 	ExplorerRequest = aws.ExplorerRequest
@@ -124,8 +124,8 @@ func OnMachine(ctx context.Context) (*aws.OnMachine, error) { return aws.NewOnMa
 // SpotPrice is the price of a machine type on the spot market.
 type SpotPrice = aws.SpotPrice
 
-// OpenAWS opens the account of a profile for what is neither an audit nor an action:
-// objects in buckets and price lists. No regions are those of the configuration.
+// OpenAWS opens the account of a profile for everything except audits and actions: objects in
+// buckets and price lists. Empty regions are those of the configuration.
 func OpenAWS(ctx context.Context, cfg config.Config, profile string, regions []string) (*AWS, error) {
 	if len(regions) == 0 {
 		regions = cfg.AWS.Regions
@@ -178,9 +178,9 @@ func OpenAccount(ctx context.Context, req *runtime.Request, f Source, cfg config
 	return nil, err
 }
 
-// awsImages are AWS's own images by the architecture of the machine: with NVIDIA's driver if it has
-// a GPU, as most sessions need one, else Amazon Linux. They are public parameters, which hold the
-// newest one (docs/sessions.md).
+// awsImages are AWS's own images by machine architecture: with NVIDIA's driver for machines with a
+// GPU, otherwise Amazon Linux. They are public parameters that name the newest image
+// (docs/sessions.md).
 var awsImages = struct{ gpu, plain map[string]string }{
 	gpu: map[string]string{
 		"x86_64": "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id",
@@ -192,9 +192,9 @@ var awsImages = struct{ gpu, plain map[string]string }{
 	},
 }
 
-// OpenAWSMachines opens what starts and ends machines of sessions: the types and prices of the
-// price book, what the configuration says of images and regions, and where they may be by the
-// records.
+// OpenAWSMachines opens what launches and ends the machines of sessions: types and prices come from
+// the price book, images and regions from the configuration, and the regions of existing machines
+// from the records.
 func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Config,
 	watched func(context.Context) ([]string, error)) (*AWSMachines, error) {
 	book, err := req.PriceBook(cfg)
@@ -218,7 +218,7 @@ func OpenAWSMachines(ctx context.Context, req *runtime.Request, cfg config.Confi
 		Image: func(s *spec.Spec, machineType string) string {
 			m, _ := book.Machine(machineType)
 			images := awsImages.plain
-			if m.Accelerator != "" || m.Type == "" { // of an unknown type, that which does for both
+			if m.Accelerator != "" || m.Type == "" { // an image that works for both, because the type is unknown
 				images = awsImages.gpu
 			}
 			return cmp.Or(s.Image, cfg.Sessions.Image, images[cmp.Or(m.Arch, "x86_64")])
@@ -231,16 +231,16 @@ func unknownRegion(err error) bool {
 	return errors.As(err, &region)
 }
 
-// AWSCaller proves who has AWS credentials.
+// AWSCaller verifies the holder of AWS credentials.
 func AWSCaller(req *runtime.Request, cfg config.Config) aws.Caller {
 	return aws.Caller{Endpoint: cfg.Approvals.STSEndpoint, Now: req.Now}
 }
 
-// Know returns how far an action on AWS can be undone, and a note to read before.
+// Know returns how far an action on AWS can be undone, and a note to read first.
 func Know(r *inventory.Resource, do policy.Do) (undo, know string) { return aws.Know(r, do.Verb) }
 
-// ByHand returns the provider's commands that carry out the fix of a finding; none where a
-// person has to decide more than a command can say.
+// ByHand returns the provider's commands that carry out the fix of a finding; none if a person has
+// to decide more than a command can express.
 func ByHand(f view.Finding) []string {
 	return aws.ByHand(aws.Subject{
 		Kind: inventory.Kind(f.Resource.Kind), ID: f.Resource.ID, Type: f.Resource.Type, Account: f.Resource.Account,

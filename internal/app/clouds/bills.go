@@ -9,10 +9,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// keptBills keeps what Cost Explorer said in the data directory, a file for each account.
+// keptBills caches the answers of Cost Explorer in the data directory, one file per account.
 type keptBills struct {
 	dir string
-	// read is true if nothing is written.
+	// read is true if nothing may be written.
 	read bool
 }
 
@@ -21,7 +21,7 @@ func (k keptBills) path(account string) (string, bool) {
 		strings.Trim(account, "0123456789") == ""
 }
 
-// Bill implements aws.BillKeeper. What cannot be read is as good as nothing.
+// Bill implements aws.BillKeeper. An unreadable file counts as missing.
 func (k keptBills) Bill(account string) []byte {
 	path, ok := k.path(account)
 	if !ok {

@@ -13,13 +13,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// MachineKinds are the kinds of what is judged by its metrics.
+// MachineKinds are the kinds of resources that are judged by metrics.
 var MachineKinds = map[inventory.Kind]bool{
 	inventory.KindInstance: true, inventory.KindNode: true, inventory.KindNotebook: true,
 }
 
-// DoctorMetrics reads the running machines of an account and their metrics of the last
-// window, and says what there is for each and what is missing.
+// DoctorMetrics reads the running machines of an account and their metrics of the last window, and
+// lists the present and the missing ones of each machine.
 func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window time.Duration) (view.Doctor, error) {
 	cfg, err := req.Config()
 	if err != nil {
@@ -46,7 +46,7 @@ func DoctorMetrics(ctx context.Context, req *runtime.Request, f Source, window t
 			return spots, err
 		}
 	}
-	setting.Policies = &policy.Set{} // none that proposes, so that every machine is judged
+	setting.Policies = &policy.Set{} // no policies, so that every machine is judged
 	r, err := round.New(setting).Round(ctx)
 	if err != nil {
 		return view.Doctor{}, CloudError(err)

@@ -34,7 +34,7 @@ var ec2Kinds = map[string]inventory.Kind{
 	"i": inventory.KindInstance, "vol": inventory.KindVolume, "snap": inventory.KindSnapshot,
 	"ami": inventory.KindImage, "nat": inventory.KindNATGateway, "eipalloc": inventory.KindAddress}
 
-// FindResource looks for an id in the account where no scan has it.
+// FindResource searches the account for an id that no scan contains.
 func FindResource(ctx context.Context, req *runtime.Request, cfg config.Config, f Source, id string) (inventory.Ref,
 	error) {
 	parts := ec2ID.FindStringSubmatch(id)

@@ -19,11 +19,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// maxBlindGap is the longest pause between passes that is vouched for where no clock but
-// the wall's can be read: a jump of it shows only as a pause.
+// maxBlindGap is the longest pause between passes that counts as continuous if only the wall clock
+// can be read, since a jump of that clock is only visible as a pause.
 const maxBlindGap = 15 * time.Minute
 
-// Ladders wires the ladder of each account.
+// Ladders returns a function that opens the ladder of an account.
 func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud action.Cloud,
 	enforce bool) (func(account string) *action.Ladder, error) {
 	router, err := notify.New(cfg.Reached(), req.Lookup, slack.Open, mail.Open, webhook.Open)
@@ -55,12 +55,12 @@ func Ladders(req *runtime.Request, cfg config.Config, s *store.Store, cloud acti
 	}, nil
 }
 
-// tagWarning is the tag that mirrors a warning. Nothing reads it: grace is in the
-// state, and who was warned is in the audit log.
+// tagWarning is the tag that mirrors a warning. Nothing reads it: the state holds grace periods,
+// and the audit log who was warned.
 const tagWarning = "curfew:warning"
 
-// tagNotifier writes a warning that a channel accepted as a tag of its resource too, for
-// those who look at the resource. That it cannot changes nothing.
+// tagNotifier also writes a delivered warning as a tag of its resource, for people who look at the
+// resource. Failures are ignored.
 type tagNotifier struct {
 	action.Notifier
 	cloud action.Cloud
@@ -86,8 +86,8 @@ func (n tagNotifier) tag(ctx context.Context, m action.Message) error {
 	return WriteTags(ctx, n.cloud, m.Resource, tags, m.Item+"-warning")
 }
 
-// creatorNotifier says in a message who made a resource that no tag gives an owner, where the
-// provider's log can be read. That it cannot changes nothing.
+// creatorNotifier adds to a message who created a resource without an owner tag, if the provider's
+// log can be read. Failures are ignored.
 type creatorNotifier struct {
 	action.Notifier
 	creator func(ctx context.Context, r *inventory.Resource) (string, error)
@@ -106,7 +106,7 @@ func (n *creatorNotifier) Notify(ctx context.Context, recipient string, m action
 	return n.Notifier.Notify(ctx, recipient, m)
 }
 
-// maker asks once for each resource.
+// maker looks up the creator of each resource once.
 func (n *creatorNotifier) maker(ctx context.Context, r *inventory.Resource) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,7 +126,7 @@ func (n *creatorNotifier) maker(ctx context.Context, r *inventory.Resource) stri
 	return who
 }
 
-// WriteTags writes tags on a resource; that it has them already is no error.
+// WriteTags writes tags on a resource; existing ones are no error.
 func WriteTags(ctx context.Context, cloud action.Cloud, r *inventory.Resource, tags map[string]string,
 	key string) error {
 	do := policy.Do{Verb: policy.Tag, Tags: tags}

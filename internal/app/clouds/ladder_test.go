@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// heard notes the creator of each message.
+// heard records the creator of each message.
 type heard []string
 
 func (h *heard) Notify(_ context.Context, _ string, m action.Message) (string, error) {
@@ -18,8 +18,8 @@ func (h *heard) Notify(_ context.Context, _ string, m action.Message) (string, e
 	return "test", nil
 }
 
-// TestQueriesCreatorsOfUnownedResources: the provider's log is asked once for each
-// resource without an owner, and what it cannot say changes nothing.
+// TestQueriesCreatorsOfUnownedResources checks that the provider's log is queried once for each
+// resource without an owner, and that failures change nothing.
 func TestQueriesCreatorsOfUnownedResources(t *testing.T) {
 	var got heard
 	asked := 0

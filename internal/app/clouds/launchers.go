@@ -14,14 +14,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// Launchers are the providers that sessions can be started at here, with what they may be
-// waited for.
+// Launchers returns the providers at which sessions can be started here, with their delays.
 func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[string]session.Launcher,
 	map[string]session.Timeouts, error) {
 	timings := map[string]session.Timeouts{
 		ProviderAWS:       {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
 		ProviderSimulated: {Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit},
-		// This machine shows at once what it launched, and keeps the files of what ended unsaved.
+		// This machine lists immediately what it launched, and keeps the files of sessions that
+		// ended unsaved.
 		ProviderLocal: {
 			Grace: cfg.Sessions.Grace, End: cfg.Sessions.EndLimit, VisibilityDelay: time.Millisecond,
 			LookupInterval: 100 * time.Millisecond,
@@ -38,11 +38,11 @@ func Launchers(_ context.Context, req *runtime.Request, cfg config.Config) (map[
 	return map[string]session.Launcher{ProviderLocal: OwnMachine{own, filepath.Join(dir, "control")}}, timings, nil
 }
 
-// defaultSessionsDir is the folder of the files of sessions that run as other users.
+// defaultSessionsDir is the folder for the files of sessions that run as other users.
 const defaultSessionsDir = "/var/lib/curfew-sessions"
 
-// thisMachine is this machine as a provider of sessions, with the folder of what is kept of
-// them; nil where there is no data directory.
+// thisMachine returns this machine as a provider of sessions, with the folder for their files; nil
+// without a data directory.
 func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, string, error) {
 	if cfg.DataDir == "" {
 		return nil, "", nil
@@ -78,8 +78,8 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 	return own, dir, nil
 }
 
-// OwnMachine is this machine as a provider, with the folder of the documents between the
-// keeper and the agents.
+// OwnMachine is this machine as a provider, with the folder of the documents that the keeper and
+// the agents exchange.
 type OwnMachine struct {
 	*local.Provider
 	control string
@@ -97,8 +97,8 @@ func (o OwnMachine) Leftovers(ctx context.Context, installation, id string) ([]s
 	return left, nil
 }
 
-// OutputFile returns the file in which a part of the output of a local session is kept; false for others,
-// whose documents stay.
+// OutputFile returns the file that holds a part of the output of a local session; false for others,
+// whose documents are kept.
 func (o OwnMachine) OutputFile(s *session.Session, node int, n int64) (string, bool) {
 	if s.Provider != ProviderLocal || s.ID == "" || s.ID != filepath.Base(s.ID) {
 		return "", false

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// MetricsSources opens the servers with recorded usage that flags name, or where they name
-// none those of the configuration, which the simulated account does without.
+// MetricsSources opens the servers with recorded usage that flags name, or otherwise the configured
+// ones, which the simulated account does not use.
 func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.Source, error) {
 	sources := make([]config.MetricsSource, 0, len(f.Metrics))
 	for _, url := range f.Metrics {
@@ -46,7 +46,7 @@ func MetricsSources(req *runtime.Request, cfg config.Config, f Source) ([]*prom.
 	return out, nil
 }
 
-// metricsOptions settles how a configured server is reached.
+// metricsOptions returns the options to reach a configured server.
 func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options, error) {
 	o := prom.Options{
 		Select: s.Select, Names: s.Names, Series: req.Series, Left: leftOut(req, s.URL),
@@ -77,13 +77,13 @@ func metricsOptions(req *runtime.Request, s config.MetricsSource) (prom.Options,
 	return o, err
 }
 
-// MetricsAccess settles the address and the credentials of a configured server.
+// MetricsAccess returns the address and the credentials of a configured server.
 func MetricsAccess(req *runtime.Request, s config.MetricsSource) (prom.Access, error) {
 	o, err := metricsOptions(req, s)
 	return o.Access, err
 }
 
-// clientTLS returns the authorities and the certificate that are configured; nil for none.
+// clientTLS returns the configured authorities and certificate; nil if there are none.
 func clientTLS(req *runtime.Request, s config.MetricsSource) (*tls.Config, error) {
 	if s.CAFile == "" && s.CertFile == "" {
 		return nil, nil
@@ -108,20 +108,21 @@ func clientTLS(req *runtime.Request, s config.MetricsSource) (*tls.Config, error
 	return t, nil
 }
 
-// owners learns from metrics servers who machines belong to whose tags do not say it.
+// owners holds the owners of machines according to metrics servers, for machines whose tags do not
+// name one.
 type owners struct {
 	servers []*prom.Source
 	tags    inventory.TagMapping
 }
 
-// learn fills owners. A server that does not answer leaves them to the tags.
+// learn fills owners. A server that does not respond adds none.
 func (o *owners) learn(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot,
 	error) {
 	spots, _, err := o.disputes(ctx, resources, now)
 	return spots, err
 }
 
-// disputes fills owners, and returns what sources differ about.
+// disputes fills owners and returns the machines about which sources disagree.
 func (o *owners) disputes(ctx context.Context, resources []*inventory.Resource, now time.Time) ([]inventory.BlindSpot,
 	map[inventory.Ref][]inventory.Dispute, error) {
 	var machines []*inventory.Resource
@@ -180,7 +181,7 @@ func usageSummary(sources []usage.Source) []view.DoctorSource {
 	return out
 }
 
-// leftOut reports impossible readings of a server, each machine and signal once.
+// leftOut reports impossible readings of a server, once per machine and signal.
 func leftOut(req *runtime.Request, server string) func(machine string, signal usage.Signal, n int) {
 	type meter struct {
 		machine string

@@ -25,10 +25,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestMetricsSourcesAreKnownToTheirServers: a source names itself as its configuration says,
-// by a token, a password, a certificate or a signature, and a secret that is missing is told
-// before anything is asked.
-func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
+// TestAuthenticatesToMetricsServers checks that each source authenticates as configured, by a
+// token, a password, a certificate or a signature, and that a missing secret is reported before any
+// request.
+func TestAuthenticatesToMetricsServers(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificates(t, dir)
 	var seen *http.Request
@@ -149,8 +149,8 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", tc.s, err, tc.want)
 		}
 	}
-	// What is configured for an address counts for the flag too, and the simulated account
-	// reads no server that it is not told to.
+	// Settings for an address also apply to the flag, and the simulated account only reads servers
+	// that are named explicitly.
 	cfg := config.Config{
 		Metrics: config.Metrics{Sources: []config.MetricsSource{{URL: plain.URL + "/", TokenEnv: "ABSENT"}}},
 	}
@@ -162,7 +162,7 @@ func TestMetricsSourcesAreKnownToTheirServers(t *testing.T) {
 	}
 }
 
-// certificates writes an authority, and a server's and a client's certificate that it signed.
+// certificates writes an authority, and a server and a client certificate signed by it.
 func certificates(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	write := func(name, kind string, der []byte) {

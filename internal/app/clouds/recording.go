@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Location reads a time zone as people write it: a name of the time zone database, or an offset
-// such as +09:00. Empty is none.
+// Location parses a time zone as people write it: a name of the time zone database, or an offset
+// such as +09:00. Empty is nil.
 func Location(text string) (*time.Location, error) {
 	if text == "" {
 		return nil, nil
@@ -34,11 +34,11 @@ func Location(text string) (*time.Location, error) {
 	return location, nil
 }
 
-// Prepare settles how a file of recorded usage is read, and says what is not read of it: columns
-// that are not known, so that a misspelled one is not taken for one without measurements, and,
-// once it is read to its end, rows and values that were left out. Times without a zone are those
-// of this machine where the format names no other, which is said as well. What cannot be read
-// twice is not looked at before.
+// Prepare determines how to read a file of recorded usage and warns of what is not read: unknown
+// columns, so that a misspelled one is not mistaken for missing measurements, and, after the file
+// was read completely, rows and values that were left out. Times without a zone are local unless
+// the format specifies another, which is reported too. Input that can only be read once is not
+// inspected in advance.
 func Prepare(ctx context.Context, req *runtime.Request, path string, format *usage.Format) error {
 	assumed := format.Location == nil
 	if assumed {
@@ -74,8 +74,8 @@ func Prepare(ctx context.Context, req *runtime.Request, path string, format *usa
 	return nil
 }
 
-// date sets the first time of a file without times: its last sample is as old as the file, and
-// the steps before it are counted.
+// date determines the first time of a file without times: its last sample is as old as the file,
+// and earlier steps are counted backwards from it.
 func date(ctx context.Context, req *runtime.Request, file *os.File, format *usage.Format) error {
 	st, err := file.Stat()
 	if err == nil {
@@ -97,11 +97,11 @@ func date(ctx context.Context, req *runtime.Request, file *os.File, format *usag
 	return nil
 }
 
-// maxPiped is the longest recorded usage that is read from a pipe, in bytes.
+// maxPiped is the size limit of recorded usage from a pipe, in bytes.
 const maxPiped = 1 << 30
 
-// Regular returns the path of a regular file with what a name holds: the standard input for "-",
-// or what a pipe gives until it is closed, is copied to a file that ends with the request.
+// Regular returns the path of a regular file with the content of a name. Standard input ("-") and
+// pipes are copied to a temporary file that is removed with the request.
 func Regular(req *runtime.Request, name string) (string, error) {
 	path := req.Path(name)
 	in := req.Process.Host.Stdin
@@ -136,7 +136,7 @@ func Regular(req *runtime.Request, name string) (string, error) {
 	return to.Name(), nil
 }
 
-// warnUnread names the columns of a file that are not read.
+// warnUnread warns of the columns of a file that are not read.
 func warnUnread(req *runtime.Request, file string, unread []string) {
 	if len(unread) == 0 {
 		return

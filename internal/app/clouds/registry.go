@@ -19,19 +19,19 @@ import (
 type Cloud struct {
 	// Name is the value of --cloud and the cloud of its resources.
 	Name string
-	// Fixable is true if curfew carries fixes out there.
+	// Fixable is true if curfew carries out fixes there.
 	Fixable bool
-	// Simulated is true if nothing there exists: nothing it costs is spent, and time jumps.
+	// Simulated is true if nothing there is real: nothing is spent, and time jumps.
 	Simulated bool
 	// credentials is true if --regions, --assume-role and --profile choose the account.
 	credentials bool
-	// rules are those in addition to the general ones.
+	// rules returns the rules in addition to the general ones.
 	rules func() []finding.Rule
 	open  func(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book,
 		now time.Time) (round.Lister, error)
 }
 
-// kinds are the clouds, in the order in which they are listed to people.
+// kinds returns the clouds in display order.
 func kinds() []Cloud {
 	return []Cloud{
 		{Name: "aws", rules: awsrules.Rules, Fixable: true, credentials: true, open: openAccount},
@@ -42,7 +42,7 @@ func kinds() []Cloud {
 	}
 }
 
-// Names are the names of all clouds.
+// Names returns the names of all clouds.
 func Names() []string {
 	var names []string
 	for _, k := range kinds() {
@@ -51,7 +51,8 @@ func Names() []string {
 	return names
 }
 
-// Of returns the cloud of a name. No name is AWS; an unknown one is read as AWS and is not fixable.
+// Of returns the cloud of a name. An empty name is AWS; an unknown one is read as AWS and is not
+// fixable.
 func Of(name string) Cloud {
 	all := kinds()
 	if i := slices.IndexFunc(all, func(k Cloud) bool { return k.Name == name }); i >= 0 {
@@ -60,12 +61,12 @@ func Of(name string) Cloud {
 	return Cloud{Name: name, rules: awsrules.Rules, open: openAccount}
 }
 
-// RulesOf are the rules of a cloud in addition to the general ones.
+// RulesOf returns the rules of a cloud in addition to the general ones.
 func RulesOf(cloud string) []finding.Rule { return Of(cloud).rules() }
 
 func noRules() []finding.Rule { return nil }
 
-// Lister opens the account that the flags and the configuration name.
+// Lister opens the account selected by the flags and the configuration.
 func Lister(ctx context.Context, req *runtime.Request, f Source, cfg config.Config, book *price.Book,
 	now time.Time) (round.Lister, error) {
 	kind := Of(f.Cloud)

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// Setting wires what any round reads: the account, recorded usage, prices.
+// Setting returns what every round reads: the account, recorded usage and prices.
 func Setting(ctx context.Context, req *runtime.Request, cfg config.Config, f Source) (round.Setting, error) {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
@@ -49,7 +49,7 @@ func Setting(ctx context.Context, req *runtime.Request, cfg config.Config, f Sou
 	return s, nil
 }
 
-// SimSeed makes the simulated account the same on every machine.
+// SimSeed is the seed of the simulated account, the same on every machine.
 const SimSeed = 1
 
 // Source is one account to read, with its recorded usage.
@@ -58,15 +58,15 @@ type Source struct {
 	Regions     []string
 	AssumeRoles []string
 	Profile     string
-	// Alone reads the account of AssumeRoles alone, or without any that of the credentials.
+	// Alone reads only the account of AssumeRoles, or without any that of the credentials.
 	Alone bool
-	// Usage are files of recorded samples; Columns, Step and Resource say how to read them.
+	// Usage are files of recorded samples; Columns, Step and Resource describe how to read them.
 	Usage []string
-	// TZ is the time zone of their times without one.
+	// TZ is the time zone of times without one.
 	Columns, Step, Resource, TZ string
 	// Metrics are the addresses of servers with recorded usage.
 	Metrics []string
-	// Transient is true if nothing is kept.
+	// Transient is true if nothing is stored.
 	Transient bool
 }
 
@@ -92,7 +92,7 @@ func CloudError(err error) error {
 	return f
 }
 
-// recordings opens what --usage names.
+// recordings opens the files of --usage.
 func recordings(ctx context.Context, req *runtime.Request, f Source) ([]usage.Source, error) {
 	var step time.Duration
 	if f.Step != "" {
@@ -153,7 +153,7 @@ type Recording struct {
 // Name implements [round.Recording].
 func (r Recording) Name() string { return r.Format.Name }
 
-// Collect reads the file, with its step inferred where no flag gives it.
+// Collect reads the file. The step is inferred unless a flag gives it.
 func (r Recording) Collect(ctx context.Context, resolve func(name string, step time.Duration) usage.Sink) (
 	usage.Summary, error) {
 	file, err := config.Open(r.Path)
@@ -168,8 +168,8 @@ func (r Recording) Collect(ctx context.Context, resolve func(name string, step t
 	return usage.Collect(ctx, file, format, func(name string) usage.Sink { return resolve(name, format.Step) })
 }
 
-// SettleStep sees the step of a file of recorded usage where no flag gives it, and
-// goes back to the file's beginning.
+// SettleStep determines the step of a file of recorded usage unless a flag gives it, and rewinds
+// the file.
 func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (err error) {
 	if format.Step != 0 {
 		return nil
@@ -183,8 +183,8 @@ func SettleStep(ctx context.Context, file io.ReadSeeker, format *usage.Format) (
 	return nil
 }
 
-// NewFleet returns the machines that the configuration lists; own is this one as a provider
-// of sessions, nil where it is none.
+// NewFleet returns the machines that the configuration lists. own is this machine as a provider of
+// sessions, or nil.
 func NewFleet(cfg config.Config, book *price.Book, own *local.Provider) (*local.Fleet, error) {
 	if len(cfg.Machines) == 0 {
 		return nil, runtime.Invalid(
@@ -199,7 +199,7 @@ func NewFleet(cfg config.Config, book *price.Book, own *local.Provider) (*local.
 	return fleet, nil
 }
 
-// CloudErrorOrNil is [CloudError] of an error, and nil of none.
+// CloudErrorOrNil is [CloudError] that returns nil for nil.
 func CloudErrorOrNil(err error) error {
 	if err == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// repeatedListing lists the resources of an earlier round again, without a call to the provider.
+// repeatedListing returns the resources of an earlier round again without calling the provider.
 type repeatedListing struct{ of round.Observation }
 
 func (l repeatedListing) List(context.Context, round.Query) (*round.Observation, error) {
@@ -19,9 +19,9 @@ func (l repeatedListing) List(context.Context, round.Query) (*round.Observation,
 	return &o, nil
 }
 
-// AuditVerdicts judges the resources of an earlier round as an audit over window does, at the time
-// of that round. It reads usage only of those that keep selects, and returns the blind spots that
-// are new.
+// AuditVerdicts judges the resources of an earlier round over the window of an audit, at the time
+// of that round. It only reads the usage of those that keep selects, and returns the new blind
+// spots.
 func AuditVerdicts(ctx context.Context, setting round.Setting, seen *round.Result, window time.Duration,
 	keep func(*inventory.Resource) bool) (map[inventory.Ref]duty.Verdict, []inventory.BlindSpot, error) {
 	r, spots, err := auditAgain(ctx, setting, seen, window, nil, keep)

@@ -21,10 +21,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Decide approves or denies a request, by its id or the beginning of it. Proof is how the
-// person proves who they are, as [identity.Approver] takes it.
+// Decide approves or denies a request, by its id or a prefix of it. proof is how the person proves
+// their identity, as in [identity.Approver].
 //
-// An amount, where one is given, is the most that the run may cost, less than was asked for.
+// amount, if given, lowers the maximum cost of the run below what was requested.
 func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, amount money.Amount, reason,
 	proof string) (view.Decision, error) {
 	var none view.Decision
@@ -60,7 +60,7 @@ func Decide(ctx context.Context, req *runtime.Request, id string, allow bool, am
 	}, nil
 }
 
-// approvalFailure classifies the refusal of a desk by its cause.
+// approvalFailure classifies a refused decision by its cause.
 func approvalFailure(id string, err error) error {
 	var refusal *approval.Refusal
 	switch {
@@ -80,8 +80,8 @@ func approvalFailure(id string, err error) error {
 	return err
 }
 
-// Approvals are the requests whose ids begin with a text, at the time of the state: those
-// that wait or can be used, or all.
+// Approvals returns the requests whose ids have a prefix, at the time of the state: those that wait
+// or can be used, or all.
 func Approvals(ctx context.Context, req *runtime.Request, id string, all bool) (view.Approvals, time.Time, error) {
 	fail := func(err error) (view.Approvals, time.Time, error) { return view.Approvals{}, time.Time{}, err }
 	cfg, s, err := req.State(ctx)
@@ -112,7 +112,7 @@ func Approvals(ctx context.Context, req *runtime.Request, id string, all bool) (
 	return view.NewApprovals(requests, shown, by, now), now, nil
 }
 
-// TeamOf is the team of the resource of a proposal.
+// TeamOf returns the team that owns the resource of a proposal.
 func TeamOf(p action.Proposal) string {
 	if p.Resource == nil {
 		return ""
@@ -120,9 +120,9 @@ func TeamOf(p action.Proposal) string {
 	return p.Resource.Owner.Team
 }
 
-// TellApprovers sends a request with its plan to those of approvals.notify, else to
-// approvers whom notify.names knows. A message that reaches no approver stops nothing: the request
-// stands in `curfew approvals`.
+// TellApprovers sends a request with its plan to the recipients in approvals.notify, or otherwise
+// to the approvers known to notify.names. A failed delivery stops nothing: the request is listed by
+// `curfew approvals`.
 func TellApprovers(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) {
 	router, err := notify.New(cfg.Reached(), req.Lookup, slack.Open, mail.Open, webhook.Open)
 	if err != nil {
@@ -144,7 +144,7 @@ func TellApprovers(ctx context.Context, req *runtime.Request, cfg config.Config,
 	}
 }
 
-// approvalMessage asks an approver for a decision.
+// approvalMessage returns the message that asks an approver for a decision.
 func approvalMessage(r approval.Request) action.Message {
 	m := action.Message{
 		Kind: "approval", Item: r.ID,
@@ -159,7 +159,8 @@ func approvalMessage(r approval.Request) action.Message {
 	return m
 }
 
-// PlanLines is the plan of a request for people. What older versions kept is shown as it is.
+// PlanLines returns the plan of a request for people. Plans stored by older versions are shown
+// unchanged.
 func PlanLines(r approval.Request) []string {
 	if plan, ok := r.Shown(); ok {
 		return plan.Lines()

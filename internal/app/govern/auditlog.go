@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// parseAnchor reads an anchor that key has signed.
+// parseAnchor parses an anchor and verifies its signature with a key.
 func parseAnchor(name string, src []byte, key ed25519.PublicKey) (action.Anchor, error) {
 	anchor, err := action.ParseAnchor(name, src, key)
 	if errors.Is(err, action.ErrUntrusted) {
@@ -50,7 +50,7 @@ func Anchor(ctx context.Context, req *runtime.Request, name, profile string) (ac
 				action.KeyText(expected), action.KeyText(public)),
 			Hint: "audit.key names the file of the key that signs"}
 	}
-	// One that is there is not given up for a log that does not hold it any more.
+	// An existing anchor is not replaced if the log no longer contains it.
 	var heads []action.Head
 	switch src, err := at.Read(ctx); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -87,8 +87,8 @@ func Anchor(ctx context.Context, req *runtime.Request, name, profile string) (ac
 	return d, nil
 }
 
-// VerifyAudit checks the chain of the audit log, and that it holds what the anchor of a name
-// says; empty is none.
+// VerifyAudit checks the chain of the audit log, and that the log contains the named anchor, unless
+// the name is empty.
 func VerifyAudit(ctx context.Context, req *runtime.Request, name, profile string) (view.Verified, error) {
 	var none view.Verified
 	cfg, s, err := req.State(ctx)
@@ -133,7 +133,7 @@ func verifyFailure(err error) error {
 	return &runtime.Error{Code: "tampered", Err: err}
 }
 
-// Entries gives the entries of the audit log, oldest first.
+// Entries returns the entries of the audit log, oldest first.
 func Entries(ctx context.Context, req *runtime.Request, q action.Query, each func(view.AuditEntry) error) error {
 	_, s, err := req.State(ctx)
 	if err != nil {

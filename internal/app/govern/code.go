@@ -22,8 +22,8 @@ import (
 // ignoreFile names patterns of files that are not copied, one a line.
 const ignoreFile = ".curfewignore"
 
-// PackCode returns the archive of the code in a folder and its hash. The state folder is left out: it
-// is no code, and a process that reads the file of its own database loses its locks.
+// PackCode returns the archive and the hash of the code in a folder, without the state folder: it
+// is not code, and a process that reads its own database's file loses its locks.
 func PackCode(ctx context.Context, dir, state string) ([]byte, string, error) {
 	names, err := codeFiles(ctx, dir, state)
 	if err != nil {
@@ -42,8 +42,8 @@ func PackCode(ctx context.Context, dir, state string) ([]byte, string, error) {
 	return archive, sum, nil
 }
 
-// codeFiles lists the files of a folder by their slash-separated names: those that git does not
-// ignore where it is a repository, without what the ignore file names.
+// codeFiles lists the files of a folder by their slash-separated names: in a repository those that
+// git does not ignore, and never those that the ignore file matches.
 func codeFiles(ctx context.Context, dir, state string) ([]string, error) {
 	named, err := readIgnore(filepath.Join(dir, ignoreFile))
 	if err != nil {
@@ -90,7 +90,7 @@ func below(dir, state string) (string, error) {
 	return "", nil
 }
 
-// gitFiles lists the files that git tracks, and those that it neither tracks nor ignores.
+// gitFiles lists the files of a repository that git tracks or does not ignore.
 func gitFiles(ctx context.Context, dir string) ([]string, error) {
 	c := exec.CommandContext(ctx, "git", "-C", dir, "ls-files", "-z", "--cached", "--others",
 		"--exclude-standard", ".")
@@ -112,10 +112,10 @@ func gitFiles(ctx context.Context, dir string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// leftOut are folders that are never code.
+// leftOut are folders that never contain code.
 var leftOut = []string{".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache"}
 
-// allFiles lists the files of a folder that is no repository.
+// allFiles lists the files of a folder outside of a repository.
 func allFiles(dir string, ignored func(string) bool) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
@@ -162,7 +162,7 @@ func readIgnore(file string) (func(string) bool, error) {
 	return func(name string) bool {
 		for at := name; at != "." && at != "/"; at = path.Dir(at) {
 			for _, p := range patterns {
-				whole, _ := path.Match(p, at) // it is valid
+				whole, _ := path.Match(p, at) // the pattern is valid
 				last, _ := path.Match(p, path.Base(at))
 				if whole || last {
 					return true

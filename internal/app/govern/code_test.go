@@ -9,9 +9,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/govern"
 )
 
-// TestEditedCodeChangesTheHashOfAJob checks that the gate's hash of a job file covers the folder that
-// the file names, and nothing that .curfewignore leaves out.
-func TestEditedCodeChangesTheHashOfAJob(t *testing.T) {
+// TestJobHashCoversCode checks that the gate's hash of a job file covers the folder that the file
+// names, without files that .curfewignore matches.
+func TestJobHashCoversCode(t *testing.T) {
 	req := apptest.Request(t, "{}\n")
 	write := func(name, text string) {
 		t.Helper()

@@ -1,3 +1,3 @@
-// Package govern decides what may run: shared settings, policies, estimates, the gate,
-// approvals, and the audit log of all of it.
+// Package govern decides what may run: shared settings, policies, estimates, the gate, approvals
+// and the audit log.
 package govern

@@ -26,21 +26,21 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// EstimateOptions are the inputs of an estimate in addition to its file. Regions are compared where
-// the file names none; Nodes and History are names of files, empty for none.
+// EstimateOptions are the inputs of an estimate in addition to its file. Regions are compared if
+// the file names none; Nodes and History are file names, or empty.
 type EstimateOptions struct {
 	Regions        []string
 	Nodes, History string
 	// NodesText and HistoryText are the contents of these files where they are not on this machine.
 	NodesText, HistoryText string
-	// In is the reader that the name "-" stands for, and Called its display name; empty is "-".
+	// In replaces the file "-", and Called is its display name; empty is "-".
 	In     io.Reader
 	Called string
-	// Code makes the code in the workdir that a job of a file names part of its hash.
+	// Code includes the code in the workdir of a job in its hash.
 	Code bool
 }
 
-// Estimate estimates the cost of the content of a file.
+// Estimate estimates the cost of a file's content.
 func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name string, f EstimateOptions) (
 	*estimate.Estimate, error) {
 	book, err := req.PriceBook(cfg)
@@ -108,10 +108,11 @@ func Estimate(ctx context.Context, req *runtime.Request, cfg config.Config, name
 	return e, runtime.PlanError(err)
 }
 
-// bucketWindow is how far back the ledger is asked where buckets are.
+// bucketWindow is how far back the ledger is searched for buckets.
 const bucketWindow = 60 * 24 * time.Hour
 
-// dataRegions returns the regions of buckets, of the configuration and of the ledger where there is one.
+// dataRegions returns the regions of buckets, by the configuration and by the ledger if there is
+// one.
 func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (map[string]string, error) {
 	if !req.Storage.Exists(cfg) {
 		return maps.Clone(cfg.Estimate.DataRegions), nil
@@ -124,8 +125,7 @@ func dataRegions(ctx context.Context, req *runtime.Request, cfg config.Config) (
 	return DataRegions(ctx, s, cfg, req.Now())
 }
 
-// DataRegions returns the regions of buckets: those of the configuration, and of the rest those that
-// rounds saw.
+// DataRegions returns the regions of buckets: configured ones, otherwise those seen by rounds.
 func DataRegions(ctx context.Context, s *store.Store, cfg config.Config, now time.Time) (map[string]string, error) {
 	regions := map[string]string{}
 	until := now.UTC().Truncate(time.Hour).Add(time.Hour)
@@ -142,7 +142,8 @@ func DataRegions(ctx context.Context, s *store.Store, cfg config.Config, now tim
 	return regions, nil
 }
 
-// estimated estimates whatever a file holds. Code fills in the hash of the code of a specification.
+// estimated estimates the content of a file of any kind. code adds the hash of the code to a
+// specification.
 func estimated(name string, src []byte, devices spec.Devices, book *price.Book, p estimate.Params,
 	code func(*spec.Spec) error) (*estimate.Estimate, error) {
 	if isTerraform(src) {
@@ -160,7 +161,7 @@ func estimated(name string, src []byte, devices spec.Devices, book *price.Book, 
 	return estimate.File(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), specs, book, p)
 }
 
-// isTerraform recognizes what `terraform show -json` prints.
+// isTerraform reports whether a text is output of `terraform show -json`.
 func isTerraform(src []byte) bool {
 	var top struct {
 		FormatVersion    string          `json:"format_version"`
@@ -171,11 +172,11 @@ func isTerraform(src []byte) bool {
 		(top.TerraformVersion != "" || top.PlannedValues != nil)
 }
 
-// MaxPlan bounds the files of work that are estimated, in bytes.
+// MaxPlan limits the size of estimated files in bytes.
 const MaxPlan = estimate.MaxPlan
 
-// EstimateInForce is [Estimate] by the configuration in force: in a service under its
-// shared settings.
+// EstimateInForce is [Estimate] with the configuration in force, which includes the shared settings
+// in a service.
 func EstimateInForce(ctx context.Context, req *runtime.Request, name string, f EstimateOptions) (*estimate.Estimate,
 	error) {
 	cfg, err := req.Config()

@@ -26,7 +26,7 @@ type GateOptions struct {
 	EstimateOptions
 	// Key names the run; Votes is a file of decisions.
 	Key, Votes string
-	// GitHub counts the reviews of the workflow's pull request, DryRun writes nothing.
+	// GitHub counts the reviews of the workflow's pull request; DryRun writes nothing.
 	GitHub, DryRun bool
 }
 
@@ -48,7 +48,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 	} else if who, err = identity.Asker(ctx, req, cfg, by); err != nil {
 		return fail(err)
 	}
-	f.Code = true // an approval is for this code alone
+	f.Code = true // an approval only covers this code
 	e, err := Estimate(ctx, req, cfg, name, f.EstimateOptions)
 	if err != nil {
 		return fail(err)
@@ -57,7 +57,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 	if err != nil {
 		return fail(err)
 	}
-	if hub != nil && f.Key == "" { // checks of one pull request are about one run
+	if hub != nil && f.Key == "" { // all checks of a pull request concern one run
 		f.Key = hub.pull.String() + " " + filepath.ToSlash(name)
 	}
 	params.DryRun = f.DryRun
@@ -102,7 +102,7 @@ func Gate(ctx context.Context, req *runtime.Request, name string, f GateOptions)
 	return view.NewGate(e, d, approvers, by, f.DryRun), nil
 }
 
-// readVotes reads a file of votes; secrets in its reasons are redacted.
+// readVotes reads a file of votes and redacts secrets in their reasons.
 func readVotes(req *runtime.Request, name string) (*gate.VoteFile, error) {
 	src, err := req.Read(name, nil, document.MaxBytes)
 	if err != nil {
@@ -118,14 +118,14 @@ func readVotes(req *runtime.Request, name string) (*gate.VoteFile, error) {
 	return votes, nil
 }
 
-// PullRequest is the pull request that a run of a workflow is about.
+// PullRequest is the pull request of a workflow run.
 type PullRequest struct {
 	Client *github.Client
 	pull   github.Pull
 	people github.People
 }
 
-// OpenPullRequest reads what the workflow tells of itself (GITHUB_EVENT_PATH and so on).
+// OpenPullRequest reads the environment of a workflow run (GITHUB_EVENT_PATH and so on).
 func OpenPullRequest(req *runtime.Request, cfg config.Config) (*PullRequest, error) {
 	people := github.People{Identities: cfg.Logins(), Approvers: cfg.Holders()}
 	if err := people.Validate(); err != nil {
@@ -159,7 +159,7 @@ func OpenPullRequest(req *runtime.Request, cfg config.Config) (*PullRequest, err
 	return &PullRequest{Client: client, pull: pull, people: people}, nil
 }
 
-// Ballot returns what the reviews of the pull request say.
+// Ballot returns the result of the reviews of the pull request.
 func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, aside []string, err error) {
 	b, err := p.Client.Votes(ctx, p.people)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 	}
 	for _, v := range b.Votes {
 		named := false
-		for login := range p.people.Identities { // GitHub's logins have no case
+		for login := range p.people.Identities { // GitHub logins are case-insensitive
 			named = named || strings.EqualFold(login, v.Login)
 		}
 		v.By.Proof = approval.Proof{Kind: approval.GitHubReview, Subject: v.Login, Detail: v.URL, Mapped: named}
@@ -181,7 +181,7 @@ func (p *PullRequest) Ballot(ctx context.Context, _ string) (votes []gate.Vote, 
 	return votes, aside, nil
 }
 
-// comment tells the pull request what was decided.
+// comment posts the decision to the pull request.
 func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estimate, d gate.Decision,
 	r *approval.Request) error {
 	say := github.Report{Key: key, Subject: e.Kind + " " + e.Name, Decision: string(d.Decision), Reasons: d.Reasons,
@@ -210,7 +210,7 @@ func (p *PullRequest) comment(ctx context.Context, key string, e *estimate.Estim
 	return err
 }
 
-// GateReport is how many runs needed approval in a period, and how long they waited.
+// GateReport returns how many runs needed approval in a period, and how long they waited.
 func GateReport(ctx context.Context, req *runtime.Request, period runtime.Period) (view.GateReport, error) {
 	var none view.GateReport
 	_, s, err := req.State(ctx)
@@ -237,7 +237,7 @@ func GateReport(ctx context.Context, req *runtime.Request, period runtime.Period
 	return view.NewGateReport(gate.NewReport(records, requests, since, until, now)), nil
 }
 
-// Author is the author of the pull request, and so the requester.
+// Author returns the author of the pull request, who is the requester.
 func (p *PullRequest) Author() approval.Person {
 	_, named := p.people.Identities[p.pull.Author]
 	return approval.Person{

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// router opens the channels of the configuration that is in force.
+// router opens the channels of the configuration in force.
 func router(ctx context.Context, req *runtime.Request) (*notify.Router, string, error) {
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func router(ctx context.Context, req *runtime.Request) (*notify.Router, string, 
 	return r, who.Name, err
 }
 
-// Notifiers returns the addresses that the configuration names for messages.
+// Notifiers returns the configured addresses for messages.
 func Notifiers(ctx context.Context, req *runtime.Request) (view.Notifiers, error) {
 	doc := view.Notifiers{Schema: view.NotifiersSchema, Notifiers: []view.Notifier{}}
 	r, _, err := router(ctx, req)
@@ -43,7 +43,7 @@ func Notifiers(ctx context.Context, req *runtime.Request) (view.Notifiers, error
 	return doc, nil
 }
 
-// TestNotifier sends a test message to an address that the configuration names.
+// TestNotifier sends a test message to a configured address.
 func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.NotifierTest, error) {
 	doc := view.NotifierTest{Schema: view.NotifierTestSchema}
 	r, who, err := router(ctx, req)
@@ -75,8 +75,8 @@ func TestNotifier(ctx context.Context, req *runtime.Request, id string) (view.No
 	return doc, nil
 }
 
-// recordTest writes the result of a test message to the audit log. An address that the configuration
-// does not name was sent nothing.
+// recordTest writes the result of a test message to the audit log, except for an unknown address,
+// to which nothing was sent.
 func recordTest(ctx context.Context, req *runtime.Request, who string, to notify.Address, sent error) error {
 	if errors.Is(sent, notify.ErrNoRecipient) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// PastRuns returns the jobs of a database that are over, for estimates of the same name.
+// PastRuns returns the finished jobs of a database, for estimates of the same name.
 func PastRuns(ctx context.Context, s *store.Store) ([]estimate.Run, error) {
 	list, err := s.Jobs().Jobs(ctx, job.Query{})
 	if err != nil {
@@ -19,14 +19,15 @@ func PastRuns(ctx context.Context, s *store.Store) ([]estimate.Run, error) {
 	}
 	var runs []estimate.Run
 	for _, j := range list {
-		if run, ok := pastRun(&j); ok && j.RerunOf == "" { // one that went on did a part of the work
+		if run, ok := pastRun(&j); ok && j.RerunOf == "" { // a rerun did only a part of the work
 			runs = append(runs, run)
 		}
 	}
 	return runs, nil
 }
 
-// pastRun returns what a job that is over tells of the next one; false if it tells nothing.
+// pastRun converts a finished job to a past run; false if it holds no information about the next
+// one.
 func pastRun(j *job.Job) (estimate.Run, bool) {
 	sp, err := spec.Parse(j.Name, j.Spec)
 	worked := j.Worked()

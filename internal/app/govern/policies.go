@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ReadPolicies reads files, and the *.yaml files of directories, as one set.
+// ReadPolicies reads policy files and the *.yaml files of directories as one set.
 func ReadPolicies(req *runtime.Request, names []string) (*policy.Set, error) {
 	files, err := YAMLFiles(req, names)
 	if err != nil {
@@ -54,7 +54,7 @@ func PolicyError(err error) error {
 	}
 }
 
-// YAMLFiles lists files, and those of directories (not of their sub-directories).
+// YAMLFiles lists files, and those in directories (without subdirectories).
 func YAMLFiles(req *runtime.Request, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
@@ -90,7 +90,7 @@ func YAMLFiles(req *runtime.Request, names []string) ([]string, error) {
 	return out, nil
 }
 
-// PolicyFiles are the files of arguments, or those of the configuration.
+// PolicyFiles returns the files of arguments, or otherwise the configured ones.
 func PolicyFiles(req *runtime.Request, args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
@@ -127,9 +127,9 @@ func Configured(req *runtime.Request, cfg config.Config) ([]string, error) {
 	return names, nil
 }
 
-// underTest returns the policies that a file of cases is for. Of given policies these are
-// the ones in files of the names that the cases name, where there are any: a case without
-// the name of a policy is about those alone.
+// underTest returns the policies under test by a file of cases. Of the given policies, these are
+// the ones in files with the names that the cases use, if there are any: a case without a policy
+// name only concerns those.
 func underTest(req *runtime.Request, given []string, tests *policy.Tests, file string) (*policy.Set, error) {
 	names := given
 	if len(names) == 0 {
@@ -148,7 +148,7 @@ func underTest(req *runtime.Request, given []string, tests *policy.Tests, file s
 	return set.FromFiles(tests.Policies), nil
 }
 
-// Policies reads the policy files of flags, or of the configuration.
+// Policies reads the policy files of flags, or otherwise those of the configuration.
 func Policies(req *runtime.Request, cfg config.Config, names []string) (*policy.Set, error) {
 	if len(names) == 0 {
 		var err error
@@ -163,7 +163,7 @@ func Policies(req *runtime.Request, cfg config.Config, names []string) (*policy.
 	return ReadPolicies(req, names)
 }
 
-// PolicyTest runs the cases of files and directories on policies; without any, on those
+// PolicyTest runs the cases in files and directories on the given policies, or otherwise on those
 // that the cases name.
 func PolicyTest(ctx context.Context, req *runtime.Request, policies, args []string) (view.PolicyTest, error) {
 	doc := view.NewPolicyTest()
@@ -197,10 +197,10 @@ func PolicyTest(ctx context.Context, req *runtime.Request, policies, args []stri
 	return doc, nil
 }
 
-// Last names, for --against, what the newest scan saw.
+// Last is the name of the newest scan for --against.
 const Last = "last"
 
-// newestInventory reads what the last scan saw, of whichever cloud.
+// newestInventory reads the resources of the newest scan, of any cloud.
 func newestInventory(ctx context.Context, req *runtime.Request, cfg config.Config) (*view.Inventory, error) {
 	s, err := req.Open(ctx, cfg)
 	if err != nil {
@@ -223,8 +223,8 @@ func newestInventory(ctx context.Context, req *runtime.Request, cfg config.Confi
 	return newest, nil
 }
 
-// PolicyCheck validates policies, and counts what they could act on in what against names;
-// empty is nothing.
+// PolicyCheck validates policies, and counts their possible matches in the inventory that against
+// names; empty skips that.
 func PolicyCheck(ctx context.Context, req *runtime.Request, files []string, against string) (view.PolicyCheck, error) {
 	var none view.PolicyCheck
 	cfg, err := req.Config()
@@ -251,9 +251,8 @@ func PolicyCheck(ctx context.Context, req *runtime.Request, files []string, agai
 	return view.NewPolicyCheck(set, policy.Check(set, cfg.Governance), reach), nil
 }
 
-// LookBack is how far back the verdict of now looks: as configured, and far enough for
-// the longest duration that a policy asks for, with a fifth more for the samples at its
-// edges.
+// LookBack returns how far back usage is needed to judge now: the configured window, or the longest
+// duration in a policy plus a fifth for the samples at its edges.
 func LookBack(cfg config.Config, set *policy.Set) time.Duration {
 	var longest time.Duration
 	for _, p := range set.Policies {

@@ -20,13 +20,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// BodyHash is a short hash of shared settings, by which decisions name them.
+// BodyHash returns a short hash of shared settings, by which decisions refer to them.
 func BodyHash(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Settings are the shared settings of the state with all their versions, newest first.
+// Settings returns the shared settings of the state with all their versions, newest first.
 func Settings(ctx context.Context, req *runtime.Request) (view.Settings, error) {
 	doc := view.Settings{Schema: view.SettingsSchema, Versions: []view.SettingsVersion{}, Advisory: true}
 	_, s, err := req.State(ctx)
@@ -56,17 +56,17 @@ func settingsVersion(v store.Setting) view.SettingsVersion {
 	}
 }
 
-// SettingsText holds the shared settings, the prices, or both; nil leaves one unchanged.
+// SettingsText holds shared settings, prices, or both; nil leaves one unchanged.
 type SettingsText struct {
 	Settings, Prices *string
-	// Name and PricesName call them in errors.
+	// Name and PricesName are used in errors.
 	Name, PricesName string
-	// Last is the version of the settings that was read before; where another one holds by
-	// now, nothing is set. Nil is any.
+	// Last is the version of the settings that the caller has read; if another one is in force by
+	// now, nothing is set. nil skips this check.
 	Last *int64
 }
 
-// SettingsOf reads what is set from a file of settings and one of prices. An empty name is none.
+// SettingsOf reads a file of settings and one of prices; an empty name skips one.
 func SettingsOf(req *runtime.Request, name, prices string) (SettingsText, error) {
 	t := SettingsText{Name: name, PricesName: prices}
 	if name != "" {
@@ -87,7 +87,7 @@ func SettingsOf(req *runtime.Request, name, prices string) (SettingsText, error)
 	return t, nil
 }
 
-// PutSettings makes the next version of the shared settings, of prices, or of both.
+// PutSettings stores a new version of the shared settings, of prices, or of both.
 func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reason string) (view.SettingsSet, error) {
 	doc := view.SettingsSet{Schema: view.SettingsSetSchema, Versions: []view.SettingsVersion{}}
 	if t.Settings == nil && t.Prices == nil {
@@ -152,7 +152,7 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 		if err != nil {
 			return doc, err
 		}
-		if kind == runtime.SettingsKind { // settings follow the version that was validated
+		if kind == runtime.SettingsKind { // settings must follow the version that was validated
 			last.Version = held.Version
 		}
 		v := store.Setting{Kind: kind, Version: last.Version + 1, At: now, Who: who.Name, Reason: reason, Body: body}
@@ -171,7 +171,7 @@ func PutSettings(ctx context.Context, req *runtime.Request, t SettingsText, reas
 	return doc, nil
 }
 
-// settingsChanged is the answer to who sets settings that another one has set meanwhile.
+// settingsChanged is the error if someone else has set settings in the meantime.
 func settingsChanged(err error) error {
 	return &runtime.Error{
 		Class: runtime.Held, Code: "changed", Err: err, Hint: "read the settings again: `curfew settings`",
@@ -192,7 +192,7 @@ func readOverlay(req *runtime.Request, name string) (string, error) {
 	return string(text), nil
 }
 
-// checkOverlay refuses a price overlay of which a price does not pass the quarantine.
+// checkOverlay refuses a price overlay with a price that does not pass the quarantine.
 func checkOverlay(req *runtime.Request, name, text string) error {
 	_, refused, err := req.Quarantined(text, name)
 	if err == nil && len(refused) > 0 {
@@ -206,7 +206,7 @@ func checkOverlay(req *runtime.Request, name, text string) error {
 	return nil
 }
 
-// SetClock takes the time of this machine for that of a state that is a file.
+// SetClock sets the clock of a state in a file to the time of this machine.
 func SetClock(ctx context.Context, req *runtime.Request, reason string) (view.Clock, error) {
 	doc := view.Clock{Schema: view.ClockSchema, Reason: reason}
 	cfg, s, err := req.State(ctx)
@@ -234,7 +234,7 @@ func SetClock(ctx context.Context, req *runtime.Request, reason string) (view.Cl
 			doc.Was.Format(time.RFC3339), who.Proof)})
 }
 
-// givesAdmin reports whether settings give a person the role by which they can be changed again.
+// givesAdmin reports whether settings give a person the role that can change them again.
 func givesAdmin(s config.Shared) bool {
 	c := config.Config{Approvers: s.Approvers, People: s.People}
 	for _, roles := range c.Holders() {

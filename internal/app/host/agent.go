@@ -25,17 +25,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// AgentOptions are how a session's agent runs.
+// AgentOptions configure a session's agent.
 type AgentOptions struct {
-	// File has the session.HostConfig; "-" is In.
+	// File holds the session.HostConfig; "-" reads In.
 	File string
 	In   io.Reader
-	// State is the folder for what survives the process; empty: below the data directory.
+	// State is the folder for data that survives the process; empty is below the data directory.
 	State string
-	// Home is that of the session's user, Environ the environment of what runs.
+	// Home is the home folder of the session's user, Environ the environment of its processes.
 	Home    string
 	Environ []string
-	// Out takes a line for each thing that the agent does.
+	// Out receives a line for each thing that the agent does.
 	Out io.Writer
 }
 
@@ -51,7 +51,7 @@ func AgentHost(ctx context.Context, req *runtime.Request, o AgentOptions) error 
 	return agentError(agent.Run(ctx, options))
 }
 
-// AgentBootstrap sets this machine up for a session.
+// AgentBootstrap prepares this machine for a session.
 func AgentBootstrap(ctx context.Context, req *runtime.Request, o AgentOptions) error {
 	options, err := newAgent(ctx, req, o)
 	if err != nil {
@@ -69,10 +69,10 @@ func agentError(err error) error {
 	return err
 }
 
-// maxHost bounds the file of a host: user data of EC2 is at most 16 KiB.
+// maxHost limits the size of a host file: EC2 user data is at most 16 KiB.
 const maxHost = 1 << 20
 
-// readHost reads what a machine is told.
+// readHost reads the configuration of a host.
 func readHost(req *runtime.Request, o AgentOptions) (h session.HostConfig, err error) {
 	in := o.In
 	if o.File != "-" {
@@ -112,7 +112,7 @@ func readHost(req *runtime.Request, o AgentOptions) (h session.HostConfig, err e
 	return h, nil
 }
 
-// newAgent fills what an agent needs on this machine.
+// newAgent fills in what an agent needs on this machine.
 func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.Options, error) {
 	h, err := readHost(req, o)
 	if err != nil {
@@ -179,7 +179,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 		return a, nil
 	}
 	a.Terminator, a.Notices = shutdown{}, machine
-	// A machine that is not of EC2 has its host name.
+	// A machine outside EC2 is identified by its host name.
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if a.Address, err = machine.Address(limited); err != nil || a.Address == "" {
@@ -190,7 +190,7 @@ func newAgent(ctx context.Context, req *runtime.Request, o AgentOptions) (agent.
 	return a, nil
 }
 
-// folder is the folder of a machine of this computer, where the file of a host is in one.
+// folder returns the folder of a local machine if the host file is in one.
 func folder(req *runtime.Request, o AgentOptions) (string, bool) {
 	if o.File == "-" {
 		return "", false
@@ -200,8 +200,8 @@ func folder(req *runtime.Request, o AgentOptions) (string, bool) {
 	return dir, err == nil
 }
 
-// caged returns what holds the processes of a session. On a machine of this computer that is
-// its cage, and the session's home and state are in the machine's folder, which goes with it.
+// caged returns what contains the processes of a session. On a local machine that is its cage; the
+// session's home and state are in the machine's folder and removed with it.
 func caged(req *runtime.Request, h *session.HostConfig, o *AgentOptions, state *string) (agent.Cage, error) {
 	dir, ok := folder(req, *o)
 	if !ok {
@@ -221,7 +221,7 @@ func caged(req *runtime.Request, h *session.HostConfig, o *AgentOptions, state *
 	return c, nil
 }
 
-// memoryFolder is a folder in memory: the user's own, else that of the machine.
+// memoryFolder returns a folder in memory: the user's own, or else that of the machine.
 func memoryFolder(lookup func(string) (string, bool)) string {
 	if dir, ok := lookup("XDG_RUNTIME_DIR"); ok && dir != "" {
 		return dir
@@ -232,7 +232,7 @@ func memoryFolder(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// shutdown gives a machine back: it is launched so that it is terminated when it shuts down.
+// shutdown returns a machine: machines are launched such that they terminate on shutdown.
 type shutdown struct{}
 
 // End implements agent.MachineTerminator.
@@ -244,8 +244,8 @@ func (shutdown) Terminate(ctx context.Context) error {
 	return nil
 }
 
-// paces are how often an agent looks at its orders: where they are a folder, which costs
-// nothing to read, soon enough for whoever waits for `curfew down`.
+// paces returns how often an agent reads its orders: more often if they are in a folder, which
+// costs nothing to read, so that `curfew down` is not delayed.
 func paces(control string) (p agent.Intervals) {
 	if strings.HasPrefix(control, "file://") {
 		p.Poll = 500 * time.Millisecond
@@ -253,11 +253,11 @@ func paces(control string) (p agent.Intervals) {
 	return p
 }
 
-// datasets brings data from folders and from S3: folders by a link, S3 mounted by mount-s3
-// where that is installed, else copied.
+// datasets provides data from folders, by a link, and from S3, mounted with mount-s3 if that is
+// installed, otherwise copied.
 type datasets struct{}
 
-// maxObject is the largest object that is copied: it is in memory meanwhile.
+// maxObject is the size limit of copied objects, which are held in memory.
 const maxObject = 2 << 30
 
 // Fetch implements agent.Datasets.
@@ -322,7 +322,7 @@ func copyS3(ctx context.Context, from, dir string) error {
 	}
 	for _, i := range list {
 		if strings.HasSuffix(i.Key, "/") {
-			continue // a folder of the console
+			continue // a folder placeholder made by the console
 		}
 		name := filepath.FromSlash(i.Key)
 		if f, err := root.Stat(name); err == nil && f.Size() == i.Size && !f.ModTime().Before(i.Modified) {

@@ -18,20 +18,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// CheckpointStore is where checkpoints are and how they are reached.
+// CheckpointStore locates checkpoints and configures access to them.
 type CheckpointStore struct {
 	URL string
 	objectstore.Options
 }
 
-// CheckpointSaveOptions are how a folder is saved.
+// CheckpointSaveOptions configure the save of a folder.
 type CheckpointSaveOptions struct {
-	// RunDir is where the training declares what it saved; empty is CURFEW_RUN_DIR, if that
-	// is set.
+	// RunDir is the folder in which the training declares what it saved; empty is CURFEW_RUN_DIR,
+	// if set.
 	RunDir string
-	// Within is how long a final save may take; 0 is no limit.
+	// Within limits the duration of a final save; 0 is no limit.
 	Within time.Duration
-	// Retention is collected after the save, where it drops anything; by rank 0 alone.
+	// Retention is applied after the save, by rank 0 alone.
 	Retention checkpoint.Retention
 	// Patience is how long a rank waits for the others.
 	Patience time.Duration
@@ -47,7 +47,7 @@ func run(ctx context.Context, req *runtime.Request, s CheckpointStore) (checkpoi
 	return checkpoint.Run{Store: store, Now: req.Now}, nil
 }
 
-// writer names this process for those who read HEAD.
+// writer returns a name for this process for readers of HEAD.
 func writer() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -56,7 +56,7 @@ func writer() string {
 	return fmt.Sprintf("%s, process %d", host, os.Getpid())
 }
 
-// checkpointError gives an error of a run its class and what to do.
+// checkpointError classifies an error of a run and adds the next step.
 func checkpointError(err error) error {
 	hints := []struct {
 		is         error
@@ -100,7 +100,7 @@ func checkpointError(err error) error {
 	return err
 }
 
-// bytesBar shows bytes as a bar of MiB, and returns what ends it.
+// bytesBar shows bytes as a progress bar in MiB, and returns the function that ends it.
 func bytesBar(req *runtime.Request, what string) (report func(done, total int64), finish func()) {
 	bar := req.Progress(what)
 	return func(done, total int64) {
@@ -182,8 +182,8 @@ func CheckpointSave(ctx context.Context, req *runtime.Request, dir string, to Ch
 	return doc, nil
 }
 
-// saveOnce makes the next snapshot, by this process alone or together with other ranks. The
-// attempt is nil where another rank holds the run.
+// saveOnce makes the next snapshot, by this process alone or together with other ranks. The attempt
+// is nil if another rank holds the run.
 func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointSaveOptions) (checkpoint.Result,
 	*checkpoint.Attempt, error) {
 	if o.Ranks > 0 {
@@ -197,7 +197,7 @@ func saveOnce(ctx context.Context, run checkpoint.Run, dir string, o CheckpointS
 	return got, a, err
 }
 
-// CheckpointRestore puts a snapshot of a run into a folder.
+// CheckpointRestore restores a snapshot of a run to a folder.
 func CheckpointRestore(ctx context.Context, req *runtime.Request, from CheckpointStore, dir string,
 	o checkpoint.RestoreOptions) (view.CheckpointRestore, error) {
 	doc := view.CheckpointRestore{
@@ -265,7 +265,7 @@ func CheckpointList(ctx context.Context, req *runtime.Request, from CheckpointSt
 	return doc, nil
 }
 
-// CheckpointVerify reads and verifies what the snapshots of a run need.
+// CheckpointVerify reads and verifies everything that the snapshots of a run need.
 func CheckpointVerify(ctx context.Context, req *runtime.Request, from CheckpointStore, seq int64,
 	workers int) (view.CheckpointVerify, error) {
 	run, err := run(ctx, req, from)
@@ -283,7 +283,7 @@ func CheckpointVerify(ctx context.Context, req *runtime.Request, from Checkpoint
 	return view.NewCheckpointVerify(from.URL, got), nil
 }
 
-// CheckpointGC claims a run, drops snapshots beyond retention and deletes what none needs.
+// CheckpointGC claims a run, drops snapshots beyond the retention and deletes unneeded objects.
 func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore, keep checkpoint.Retention) (
 	view.CheckpointGC, error) {
 	doc := view.CheckpointGC{Schema: view.CheckpointGCSchema, URL: at.URL}
@@ -292,7 +292,7 @@ func CheckpointGC(ctx context.Context, req *runtime.Request, at CheckpointStore,
 		return doc, err
 	}
 	if _, _, err := run.ReadHead(ctx); errors.Is(err, checkpoint.ErrNotFound) {
-		return doc, checkpointError(err) // a claim would make a run of a wrong URL
+		return doc, checkpointError(err) // a claim would create a run at a wrong URL
 	}
 	seen := openSeen(req, &run)
 	a, got, err := run.Reclaim(ctx, writer(), keep)

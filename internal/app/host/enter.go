@@ -22,12 +22,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// DefaultHostFile is where a machine of a session keeps what it was told, unless CURFEW_HOST
-// names another file.
+// DefaultHostFile is the host file on a session's machine, unless CURFEW_HOST names another one.
 const DefaultHostFile = "/etc/curfew/host.json"
 
-// agentPlace is where the agent of a machine keeps its things: a file next to the host's, for
-// those who come to the machine.
+// agentPlace records where the agent of a machine keeps its files. It is stored next to the host
+// file, for people who connect to the machine.
 type agentPlace struct {
 	State string `json:"state"`
 	Home  string `json:"home"`
@@ -35,7 +34,7 @@ type agentPlace struct {
 
 func placeFile(host string) string { return filepath.Join(filepath.Dir(host), "agent.json") }
 
-// leavePlace says to those who come to the machine where its agent keeps its things.
+// leavePlace writes the agentPlace of a machine.
 func leavePlace(req *runtime.Request, o AgentOptions, a agent.Options) error {
 	if !a.Host.WholeMachine || o.File == "-" {
 		return nil
@@ -47,8 +46,8 @@ func leavePlace(req *runtime.Request, o AgentOptions, a agent.Options) error {
 	return durable.ReplaceBytes(placeFile(req.Path(o.File)), 0o600, text)
 }
 
-// AgentEnter replaces this process by a shell, or a command, in a machine's session: in its work
-// folder, with its environment. Where there is no session yet, a shell is one of the machine.
+// AgentEnter replaces this process by a shell or a command in a machine's session: in its work
+// folder, with its environment. Before the session exists, a shell is one of the machine.
 func AgentEnter(req *runtime.Request, environ, argv []string, out io.Writer) error {
 	env, file, err := enterCommand(req, environ)
 	args := []string{"sh", "-c", EnterScript, "sh", file}
@@ -71,8 +70,8 @@ func AgentEnter(req *runtime.Request, environ, argv []string, out io.Writer) err
 	return nil
 }
 
-// enterCommand is the environment of a machine's session, and the file that has what its set-up
-// left.
+// enterCommand returns the environment of a machine's session, and the file with the result of its
+// set-up.
 func enterCommand(req *runtime.Request, environ []string) (env []string, file string, err error) {
 	host := DefaultHostFile
 	if named, ok := req.Lookup("CURFEW_HOST"); ok && named != "" {
@@ -123,6 +122,6 @@ func AgentDoor(ctx context.Context, req *runtime.Request, key string, environ []
 	return agent.ServeOneSSH(ctx, agent.OneSSHOptions{PublicKey: key, Environ: environ, Out: out})
 }
 
-// EnterScript begins in what the set-up left, in the work folder. It says that a person did: a short
-// command is over before it is measured.
+// EnterScript sources the result of the set-up in the work folder. It also marks activity of a
+// person, since a short command may be over before it is measured.
 const EnterScript = `: 2>/dev/null >"${1%/*}/` + agent.EnteredFile + `"; . "$1" && shift && cd "$CURFEW_WORK" && exec "$@"`

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// knownSuffix ends the names of the records of which files a save read, next to those of runs.
+	// knownSuffix is the file name suffix of the records of saved files, next to those of runs.
 	knownSuffix = ".files.json"
-	// maxKnown is the largest record of files in bytes: about a million files.
+	// maxKnown is the size limit of such a record in bytes: about a million files.
 	maxKnown = 256 << 20
-	// forgetKnown is the age of a record that no save uses any more.
+	// forgetKnown is the age from which an unused record is removed.
 	forgetKnown = 30 * 24 * time.Hour
 )
 
@@ -61,8 +61,7 @@ func (s *seen) known(dir string, rank int) *knownFiles {
 	return k
 }
 
-// save records the files of a snapshot, and removes records that are old. A record that cannot be
-// written costs time alone.
+// save records the files of a snapshot and removes old records. A failure only costs time.
 func (k *knownFiles) save(files checkpoint.FileStates, now time.Time) {
 	if k.file == "" {
 		return

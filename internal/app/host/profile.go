@@ -25,25 +25,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ProfileOptions select what is measured.
+// ProfileOptions select what to measure.
 type ProfileOptions struct {
-	// Command is started, or PID is a process that runs already.
+	// Command is started; or PID is a running process.
 	Command []string
 	PID     int
-	// For ends the measurement after a time; 0 is at the end of the process. Every is the time between
-	// samples.
+	// For is the duration of the measurement; 0 is until the process ends. Every is the sampling
+	// interval.
 	For, Every time.Duration
-	// Type is the type of this machine, for the verdict on its GPUs; empty leaves that out. Region
+	// Type is the type of this machine, for the verdict on its GPUs; empty skips that. Region
 	// selects prices.
 	Type, Region string
 	In           io.Reader
 	Out, Err     io.Writer
 }
 
-// profileHeadroom is kept free above what was measured, as a share of it.
+// profileHeadroom is the free share to keep above the measured use.
 const profileHeadroom = 0.2
 
-// mostFits is the largest number of listed machines.
+// mostFits is the maximum number of listed machines.
 const mostFits = 5
 
 // profiler collects samples.
@@ -70,8 +70,8 @@ type gpuSample struct {
 	agent.GPU
 }
 
-// Profile measures a command, or a process, and judges what it used. The command's own streams and exit
-// code are left as they are.
+// Profile measures a command or a process, and judges what it used. The command's own streams and
+// exit code are unchanged.
 func Profile(ctx context.Context, req *runtime.Request, o ProfileOptions) (view.Profile, error) {
 	_, book, err := req.Priced()
 	if err != nil {
@@ -95,11 +95,11 @@ func Profile(ctx context.Context, req *runtime.Request, o ProfileOptions) (view.
 	return p.doc, p.judge(ctx, book)
 }
 
-// run samples until the process has ended, or long enough.
+// run samples until the process has ended or the time is over.
 func (p *profiler) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	if len(p.options.Command) > 0 {
-		// The terminal interrupts the command, which ends in its own way.
+		// The terminal interrupts the command, which handles it itself.
 		c := exec.CommandContext(context.WithoutCancel(ctx), p.options.Command[0], p.options.Command[1:]...)
 		c.Stdin, c.Stdout, c.Stderr = p.options.In, p.options.Out, p.options.Err
 		if err := c.Start(); err != nil {
@@ -142,7 +142,7 @@ func (p *profiler) run(ctx context.Context) error {
 				return nil
 			}
 		case <-done:
-			if done = nil; len(p.options.Command) == 0 { // a command got the signal too, and ends by itself
+			if done = nil; len(p.options.Command) == 0 { // the command got the signal too, and ends by itself
 				p.end(measuring)
 				return nil
 			}
@@ -173,7 +173,7 @@ func (p *profiler) takeExit(err error) error {
 	return nil
 }
 
-// sample reads what is used now.
+// sample reads the current use.
 func (p *profiler) sample(ctx context.Context) error {
 	at := p.now()
 	u, err := agent.UseOf(p.doc.PID)
@@ -208,7 +208,7 @@ func (p *profiler) sample(ctx context.Context) error {
 	return nil
 }
 
-// rangeOf returns the range of samples; nil for none.
+// rangeOf returns the range of samples; nil if there are none.
 func rangeOf(values []float64) *view.ProfileRange {
 	if len(values) == 0 {
 		return nil
@@ -316,7 +316,7 @@ func (p *profiler) judge(ctx context.Context, book *price.Book) error {
 	return ctx.Err()
 }
 
-// fitCPUs lists the cheapest machines without GPUs that have what was used, and headroom.
+// fitCPUs lists the cheapest machines without GPUs that provide the measured use with headroom.
 func (p *profiler) fitCPUs(book *price.Book) {
 	cpus := int(math.Ceil(p.doc.CPUs.P95 * (1 + profileHeadroom)))
 	memory := p.doc.MemoryGiB.Peak * (1 + profileHeadroom)

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// fakeGPU is one GPU with a utilization in percent; below 0 is unmeasured.
+// fakeGPU is a GPU with a utilization in percent; a negative one is unmeasured.
 type fakeGPU float64
 
 func (f fakeGPU) Read(context.Context) ([]agent.GPU, error) {
@@ -37,7 +37,8 @@ func TestProfileExplainsWhyGPUsWait(t *testing.T) {
 		{"the GPU is unmeasured", "sleep 60", -1, 1000, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// On a busy machine a thread gets less than a core: try until it had one for a while.
+			// On a busy machine a thread gets less than a core, so retry until it got one for a
+			// while.
 			var doc view.Profile
 			for range 10 {
 				p := &profiler{

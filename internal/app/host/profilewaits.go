@@ -9,7 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// A GPU waits below waitingUtil percent of utilization. A CPU core, or all of them, are full from fullCPU on.
+// A GPU waits below waitingUtil percent of utilization. A CPU core, or all of them, are busy from
+// fullCPU.
 const (
 	waitingUtil = 50
 	fullCPU     = 0.9
@@ -29,9 +30,9 @@ type waitCounts struct {
 	causes           map[string]int
 }
 
-// add counts a sample: the shares of all CPUs and of one core that the command and its busiest thread wanted
-// since the one before, and its threads that wait for a disk. Samples with an unmeasured GPU count only if another one
-// computed.
+// add counts a sample: the shares of all CPUs and of one core that the command and its busiest
+// thread demanded since the previous one, and the number of its threads that wait for a disk.
+// Samples with an unmeasured GPU only count if another one computed.
 func (w *waitCounts) add(gpus []agent.GPU, cpus, core float64, diskWaits int) {
 	measured := true
 	for _, g := range gpus {

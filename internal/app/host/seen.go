@@ -17,24 +17,24 @@ import (
 	"github.com/curfew-dev/curfew/internal/trust"
 )
 
-// seenDir is the folder of the data directory in which each run of checkpoints that was read
-// or saved has a record.
+// seenDir is the folder in the data directory with a record for each run of checkpoints that was
+// read or saved.
 const seenDir = "checkpoints"
 
-// probeEvery is how long a store counts as one that refuses conflicting writes.
+// probeEvery is how long a store is trusted to refuse conflicting writes.
 const probeEvery = 24 * time.Hour
 
-// seen is the record of a run: which snapshot of it was the newest, so that a store that is
-// set back is noticed. It is kept for each store and address, never for another.
+// seen records the newest snapshot of a run that was seen, so that a store that was reset is
+// noticed. Each store and address has its own record.
 type seen struct {
 	file string
 	rec  seenRecord
-	// probed is true if the store was probed, or needed no probe, by now.
+	// probed is true if the store was probed, or needs no probe.
 	probed bool
 	now    time.Time
 	// volume is the configured volume of the data directory.
 	volume string
-	// err is why the record is not known; damaged says that there is one.
+	// err is why the record is unknown; damaged is true if it exists.
 	err     error
 	damaged bool
 }
@@ -46,7 +46,7 @@ type seenRecord struct {
 	Conditional time.Time `json:"conditional"`
 }
 
-// openSeen reads the record of a run and gives the run what it says.
+// openSeen reads the record of a run and passes it to the run.
 func openSeen(req *runtime.Request, run *checkpoint.Run) *seen {
 	s := &seen{now: req.Now().UTC()}
 	s.rec.Store = objectstore.Identity(run.Store)
@@ -93,7 +93,7 @@ func (s *seen) notes() []string {
 	return nil
 }
 
-// read records what a command saw, where that is newer.
+// read records what a command saw, if that is newer.
 func (s *seen) read(newest checkpoint.SnapshotMark) []string {
 	if s.err != nil {
 		return s.notes()
@@ -108,7 +108,8 @@ func (s *seen) read(newest checkpoint.SnapshotMark) []string {
 	return s.write()
 }
 
-// saved records the snapshot that this process made, which is the newest whatever was seen.
+// saved records the snapshot that this process made, which is the newest regardless of what was
+// seen.
 func (s *seen) saved(newest checkpoint.SnapshotMark) []string {
 	if newest.Seq > 0 {
 		s.rec.Newest = newest
@@ -118,7 +119,7 @@ func (s *seen) saved(newest checkpoint.SnapshotMark) []string {
 
 func (s *seen) write() []string {
 	if s.file == "" {
-		return nil // notes have said why
+		return nil // notes explain why
 	}
 	if s.probed && s.now.Sub(s.rec.Conditional).Abs() >= probeEvery {
 		s.rec.Conditional = s.now

@@ -29,7 +29,7 @@ func Yield(nice int) error {
 		if err != nil {
 			continue
 		}
-		// A thread that is more nice already stays so: to take that back is not allowed.
+		// Leave a nicer thread as it is: lowering its niceness is not permitted.
 		now, err := unix.Getpriority(unix.PRIO_PROCESS, id)
 		if err != nil || 20-now >= nice {
 			continue

@@ -19,7 +19,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// SignedIn returns the caller by the AWS credentials of the profile, proven for a binding.
+// SignedIn returns the caller identified by the AWS credentials of the profile, with a proof for a
+// binding.
 func SignedIn(ctx context.Context, req *runtime.Request, cfg config.Config, binding string) (approval.Person, error) {
 	if who, served := req.Caller.Served(); served {
 		return verifiedCaller(who)
@@ -41,8 +42,8 @@ func SignCall(ctx context.Context, req *runtime.Request, cfg config.Config, prof
 	return clouds.AWSCaller(req, cfg).Sign(ctx, cmp.Or(profile, cfg.AWS.Profile), region, binding)
 }
 
-// verifyCaller returns the signer for a binding, as STS and the names of the configuration identify
-// them.
+// verifyCaller returns the signer for a binding, as identified by STS and by the names of the
+// configuration.
 func verifyCaller(ctx context.Context, req *runtime.Request, cfg config.Config, signed, binding string) (
 	approval.Person, error) {
 	id, err := clouds.AWSCaller(req, cfg).Verify(ctx, signed, binding)
@@ -65,8 +66,8 @@ func awsPerson(cfg config.Config, arn, host, signed string) approval.Person {
 	}
 }
 
-// approvalBinding is the text that an approver signs: one decision about one request for one plan
-// until its end, so that no writer of the state can extend the approval.
+// approvalBinding returns the text that an approver signs: one decision about one request for one
+// plan until its expiry, so that no one who can write to the state can extend the approval.
 func approvalBinding(r approval.Request) string {
 	return strings.Join([]string{
 		"curfew.approval/v2", r.ID, r.PlanHash, r.Amount.String(),
@@ -74,8 +75,8 @@ func approvalBinding(r approval.Request) string {
 	}, "\n")
 }
 
-// CheckProof is the check of proofs at the time of their use. Self-declared names count
-// only where declared says so. actor is who carries it out; nil: whoever asked.
+// CheckProof returns the check of proofs at the time of their use. Self-declared names only count
+// if declared is true. actor carries out the request; nil is the requester.
 func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *approval.Person) func(context.Context,
 	approval.Request) error {
 	return func(ctx context.Context, r approval.Request) error {
@@ -127,7 +128,7 @@ func CheckProof(req *runtime.Request, cfg config.Config, declared bool, actor *a
 }
 
 // verifySigner returns the signer of an approval, by STS now or by the receipt of an earlier run of
-// this user: a proof is fresh for 15 minutes, a grace period may be longer.
+// this user: a proof is fresh for 15 minutes, but a grace period may be longer.
 func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person,
 	error) {
 	sum := sha256.Sum256([]byte(approvalBinding(r) + "\n" + r.Proof.Signed))
@@ -142,7 +143,8 @@ func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, 
 		return by, err
 	}
 	if err = os.MkdirAll(filepath.Dir(receipt), 0o700); err == nil {
-		err = durable.ReplaceBytes(receipt, 0o600, []byte(by.Proof.Subject)) // a part of an ARN names another identity
+		// the ARN must not be truncated to another identity
+		err = durable.ReplaceBytes(receipt, 0o600, []byte(by.Proof.Subject))
 	}
 	if err != nil {
 		return by, fmt.Errorf("keep the receipt of a proof: %w", runtime.Cause(err))
@@ -150,10 +152,10 @@ func verifySigner(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	return by, nil
 }
 
-// FixKind is the Kind of the requests of fixes.
+// FixKind is the Kind of fix requests.
 const FixKind = "fix"
 
-// Approver returns the person who decides a request, with the proof that its kind needs.
+// Approver returns the person who decides a request, with the proof that its kind requires.
 func Approver(ctx context.Context, req *runtime.Request, cfg config.Config, r approval.Request, proof string,
 	allow bool) (approval.Person, error) {
 	needs := r.Kind == FixKind && !cfg.Approvals.Accepts(approval.SelfDeclared)

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/durable"
 )
 
-// AnchorError gives an anchor that cannot be read or written its exit code.
+// AnchorError sets the exit code for an anchor that cannot be read or written.
 func AnchorError(err error) error {
 	var bad *document.Error
 	if errors.As(err, &bad) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -32,20 +32,20 @@ func AnchorError(err error) error {
 }
 
 const (
-	// anchorBytes bounds an anchor, of which a real one has 500.
+	// anchorBytes limits the size of an anchor; a real one has 500.
 	anchorBytes = 16 << 10
-	// keyName is the key's file in the data directory.
+	// keyName is the file name of the key in the data directory.
 	keyName = "audit.key"
 )
 
-// Place is where an anchor is kept: a file or an object.
+// Place is the location of an anchor: a file or an object.
 type Place struct {
 	Name  string
 	Read  func(context.Context) ([]byte, error)
 	Write func(context.Context, []byte) error
 }
 
-// PlaceOf returns where an anchor is kept: an object s3://bucket/key, or a file.
+// PlaceOf returns the location of an anchor: an object s3://bucket/key, or a file.
 func PlaceOf(ctx context.Context, req *runtime.Request, cfg config.Config, at, profile string) (Place, error) {
 	if !strings.HasPrefix(at, "s3://") {
 		path := req.Path(at)
@@ -89,7 +89,7 @@ func readSmall(name, path string) ([]byte, error) {
 	return document.Read(name, file, anchorBytes)
 }
 
-// PublicKey is the configured key that counts; nil where none is.
+// PublicKey returns the configured public key, or nil.
 func PublicKey(cfg config.Config) (ed25519.PublicKey, error) {
 	text := strings.TrimSpace(cfg.Audit.PublicKey)
 	if text == "" {
@@ -102,7 +102,7 @@ func PublicKey(cfg config.Config) (ed25519.PublicKey, error) {
 	return key, nil
 }
 
-// VerifyingKey is the key whose signature counts. None is made for it.
+// VerifyingKey returns the key that verifies signatures. It never creates one.
 func VerifyingKey(req *runtime.Request, cfg config.Config) (ed25519.PublicKey, error) {
 	if key, err := PublicKey(cfg); key != nil || err != nil {
 		return key, err
@@ -127,7 +127,7 @@ func keyPath(req *runtime.Request, cfg config.Config) string {
 	return filepath.Join(cfg.DataDir, keyName)
 }
 
-// SigningKey is the key that signs; the one in the data directory is made on first use.
+// SigningKey returns the signing key; the one in the data directory is created on first use.
 func SigningKey(req *runtime.Request, cfg config.Config) (ed25519.PrivateKey, error) {
 	path := keyPath(req, cfg)
 	key, err := readKey(path)
@@ -149,7 +149,7 @@ func keyFailure(err error) error {
 	}
 }
 
-// readKey reads a private key that only its owner can read.
+// readKey reads a private key and checks that only its owner can read it.
 func readKey(path string) (ed25519.PrivateKey, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -174,7 +174,7 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// makeKey makes a key where there is none: whole or not at all, by whoever is first.
+// makeKey atomically creates a key unless there is one.
 func makeKey(path string) error {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	OwnerFile = "owner-token"
 	// ownerPrefix begins owner tokens.
 	ownerPrefix = TokenPrefix + "owner_"
-	// ownerBytes bounds the file, of which a real one has 78.
+	// ownerBytes limits the size of the file; a real one has 78.
 	ownerBytes = 1 << 10
 )
 
@@ -32,7 +32,7 @@ func IsOwnerToken(text string) bool {
 	return ok && whole
 }
 
-// Owner is the owner token of a service: whoever can read its file may do what the user of the
+// Owner is the owner token of a service: whoever can read its file may do whatever the user of the
 // service may. It is safe for concurrent use.
 type Owner struct {
 	// Path is the file.
@@ -43,8 +43,8 @@ type Owner struct {
 	token string
 }
 
-// MakeOwner returns the owner token of a data directory, and makes it where there is none. It is
-// an error where others can read the file, or where it is another user's.
+// MakeOwner returns the owner token of a data directory and creates it if necessary. It is an error
+// if others can read the file or another user owns it.
 func MakeOwner(dir string) (*Owner, error) {
 	o := &Owner{Path: filepath.Join(dir, OwnerFile)}
 	_, err := o.Token()
@@ -60,7 +60,7 @@ func MakeOwner(dir string) (*Owner, error) {
 	return o, nil
 }
 
-// makeOwner makes the file of a new token.
+// makeOwner creates the file with a new token.
 func makeOwner(path string) error {
 	text, err := newToken()
 	if err == nil {
@@ -75,8 +75,7 @@ func makeOwner(path string) error {
 	return nil
 }
 
-// Token returns the token as its file has it now, so that a token whose file is removed or
-// replaced counts no more.
+// Token returns the current token in its file, so that removing or replacing the file revokes it.
 func (o *Owner) Token() (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +88,7 @@ func (o *Owner) Token() (string, error) {
 	return o.token, err
 }
 
-// Is reports whether a text is the token.
+// Is reports whether a text equals the token.
 func (o *Owner) Is(text string) bool {
 	if o == nil || !IsOwnerToken(text) {
 		return false
@@ -98,19 +97,19 @@ func (o *Owner) Is(text string) bool {
 	return err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(text)) == 1
 }
 
-// ReadOwner returns the owner token of a data directory; the error wraps fs.ErrNotExist where
-// there is none. It is an error where others can read the file, or where it is another user's.
+// ReadOwner returns the owner token of a data directory; the error wraps fs.ErrNotExist if there is
+// none. It is an error if others can read the file or another user owns it.
 func ReadOwner(dir string) (string, error) {
 	token, _, err := readOwner(filepath.Join(dir, OwnerFile))
 	return token, err
 }
 
-// readOwner reads a file that is this user's and that no one else can read.
+// readOwner reads a file that belongs to this user and that no one else can read.
 func readOwner(path string) (string, fs.FileInfo, error) {
 	refuse := func(why string, a ...any) (string, fs.FileInfo, error) {
 		return "", nil, fmt.Errorf("the owner token %s is not used: "+why, append([]any{path}, a...)...)
 	}
-	// A link or a pipe that another user put there is neither followed nor waited for.
+	// Do not follow a link, or wait for a pipe, that another user placed there.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return refuse("it is a link")

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// PeopleHere is the configuration with the roles and identities that count; a state that is
-// a file is not made for it.
+// PeopleHere returns the configuration with the roles and identities in force. It does not create a
+// state file.
 func PeopleHere(ctx context.Context, req *runtime.Request, cfg config.Config) (config.Config, view.Decider, error) {
 	if !req.Storage.Exists(cfg) {
 		return cfg, view.Decider{Source: "local", Hash: cfg.SharedHash(), Advisory: true}, nil
@@ -28,7 +28,7 @@ func PeopleHere(ctx context.Context, req *runtime.Request, cfg config.Config) (c
 	return People(ctx, req, cfg, s)
 }
 
-// Directory are the people whom the configuration in force names, with their roles.
+// Directory returns the people in the configuration in force with their roles.
 func Directory(ctx context.Context, req *runtime.Request) (view.People, error) {
 	doc := view.People{Schema: view.PeopleSchema, People: []view.Person{}}
 	cfg, by, err := PeopleInForce(ctx, req)
@@ -54,7 +54,7 @@ func Directory(ctx context.Context, req *runtime.Request) (view.People, error) {
 	return doc, nil
 }
 
-// PeopleInForce is the configuration with the people that count.
+// PeopleInForce returns the configuration with the people in force.
 func PeopleInForce(ctx context.Context, req *runtime.Request) (config.Config, view.Decider, error) {
 	cfg, s, err := req.State(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func PeopleInForce(ctx context.Context, req *runtime.Request) (config.Config, vi
 	return People(ctx, req, cfg, s)
 }
 
-// Asker returns the caller of the gate: by a verified identity where shared settings refuse
+// Asker returns the caller of the gate: by a verified identity if shared settings refuse
 // self-declared names.
 func Asker(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person, error) {
 	if by.Advisory || cfg.Approvals.Accepts(approval.SelfDeclared) {
@@ -82,8 +82,8 @@ func Asker(ctx context.Context, req *runtime.Request, cfg config.Config, by view
 	return who, nil
 }
 
-// People is the configuration with the roles and identities that count: those of the shared
-// settings where there are any, also where the local ones are weaker and decide nothing.
+// People returns the configuration with the roles and identities in force: those of the shared
+// settings if there are any, even if the local ones are weaker, which decide nothing.
 func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *store.Store) (config.Config, view.Decider,
 	error) {
 	under, by, err := req.Governed(ctx, cfg, s)
@@ -97,7 +97,7 @@ func People(ctx context.Context, req *runtime.Request, cfg config.Config, s *sto
 	return cfg, view.Decider{Source: "shared", Version: set.Version, Hash: cfg.SharedHash()}, err
 }
 
-// Admin returns the person who may change settings, by the settings in force.
+// Admin returns the caller, who must be allowed to change settings by the settings in force.
 func Admin(ctx context.Context, req *runtime.Request, cfg config.Config, judge config.Shared, binding string) (
 	approval.Person, error) {
 	cfg.Approvers, cfg.People, cfg.Approvals, cfg.GitHub = judge.Approvers, judge.People, judge.Approvals, judge.GitHub

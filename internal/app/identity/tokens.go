@@ -22,7 +22,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// verifiedCaller refuses the caller of a service whose identity is self-declared.
+// verifiedCaller refuses a caller of a service with a self-declared identity.
 func verifiedCaller(who approval.Person) (approval.Person, error) {
 	if !who.Proof.Verified() {
 		return who, &runtime.Error{
@@ -33,8 +33,8 @@ func verifiedCaller(who approval.Person) (approval.Person, error) {
 	return who, nil
 }
 
-// decider is the caller as who decides a request, with the word of this service for
-// the proof, so that whoever carries the request out can verify it.
+// decider returns the caller as the person who decides a request. The service vouches for the
+// proof, so that whoever carries out the request can verify it.
 func decider(req *runtime.Request, cfg config.Config, who approval.Person, r approval.Request,
 	needs bool) (approval.Person, error) {
 	if !who.Proof.Verified() {
@@ -51,8 +51,8 @@ func decider(req *runtime.Request, cfg config.Config, who approval.Person, r app
 	return who, nil
 }
 
-// voucherText is the text that a service signs: the person who made one decision about one request
-// for one plan, and how the service verified their identity.
+// voucherText returns the text that a service signs: the person who made one decision about one
+// request for one plan, and how the service verified their identity.
 func voucherText(r approval.Request, who approval.Person) []byte {
 	return []byte(strings.Join([]string{
 		"curfew.vouch/v1", approvalBinding(r), who.Name, string(who.Proof.Kind), who.Proof.Subject,
@@ -60,7 +60,7 @@ func voucherText(r approval.Request, who approval.Person) []byte {
 }
 
 // verifyVoucher returns the person who approved a request at a service, by the signature of the
-// service and the person's present roles.
+// service and the person's current roles.
 func verifyVoucher(req *runtime.Request, cfg config.Config, r approval.Request) (approval.Person, error) {
 	by := r.Decider()
 	key, err := VerifyingKey(req, cfg)
@@ -75,17 +75,17 @@ func verifyVoucher(req *runtime.Request, cfg config.Config, r approval.Request) 
 	return cfg.Known(by), nil
 }
 
-// TokenPrefix begins every token, so that scanners of secrets recognize one.
+// TokenPrefix begins every token, so that secret scanners recognize it.
 const TokenPrefix = "curfew_"
 
-// Bounds of tokens.
+// Limits of tokens.
 const (
-	tokenShown  = 8 // characters after the prefix that are the id
+	tokenShown  = 8 // number of characters after the prefix that form the id
 	TokenLength = 90 * 24 * time.Hour
 	tokenMost   = 366 * 24 * time.Hour
 )
 
-// HashToken returns the SHA-256 of a token and its id; ok is false for what is no token.
+// HashToken returns the SHA-256 of a token and its id; ok is false if it is not a token.
 func HashToken(token string) (hash, id string, ok bool) {
 	secret, ok := strings.CutPrefix(token, TokenPrefix)
 	if raw, err := hex.DecodeString(secret); !ok || err != nil || len(raw) != 32 {
@@ -95,7 +95,7 @@ func HashToken(token string) (hash, id string, ok bool) {
 	return hex.EncodeToString(sum[:]), strings.ToLower(secret[:tokenShown]), true
 }
 
-// newToken makes a token of 256 random bits.
+// newToken generates a token of 256 random bits.
 func newToken() (string, error) {
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
@@ -106,10 +106,10 @@ func newToken() (string, error) {
 
 // TokenOptions describe a new token.
 type TokenOptions struct {
-	// Name is the person or program that it speaks for; Roles bound what it may do.
+	// Name is the person or program that uses it; Roles limit what it may do.
 	Name  string
 	Roles []string
-	// For is how long it counts, as a duration; empty is 90 days.
+	// For is how long it is valid, as a duration; empty is 90 days.
 	For string
 }
 
@@ -124,7 +124,7 @@ func (o TokenOptions) Check() error {
 	return nil
 }
 
-// CreateToken makes a token and shows it, once.
+// CreateToken creates a token and returns it, once.
 func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (view.NewToken, error) {
 	var none view.NewToken
 	cfg, by, s, err := req.InForce(ctx)
@@ -191,8 +191,8 @@ func CreateToken(ctx context.Context, req *runtime.Request, o TokenOptions) (vie
 	return view.NewToken{Schema: view.NewTokenSchema, Token: newTokenDoc(v, now), Secret: text}, nil
 }
 
-// tokenAdmin returns the person who may create and revoke tokens: an admin where shared settings
-// bind, else the owner of the state.
+// tokenAdmin returns the person who may create and revoke tokens: an admin if there are shared
+// settings, otherwise the owner of the state.
 func tokenAdmin(ctx context.Context, req *runtime.Request, cfg config.Config, by view.Decider) (approval.Person,
 	error) {
 	if _, served := req.Caller.Served(); served || by.Advisory {
@@ -220,7 +220,7 @@ func newTokenDoc(v store.Token, now time.Time) view.Token {
 		v.ExpiresAt, v.UsedAt, v.RevokedAt, now)
 }
 
-// Tokens are all tokens, the newest first.
+// Tokens returns all tokens, newest first.
 func Tokens(ctx context.Context, req *runtime.Request) (view.Tokens, error) {
 	doc := view.Tokens{Schema: view.TokensSchema, Tokens: []view.Token{}}
 	_, s, err := req.State(ctx)
@@ -239,7 +239,7 @@ func Tokens(ctx context.Context, req *runtime.Request) (view.Tokens, error) {
 	return doc, err
 }
 
-// RevokeToken ends a token, by its id or the beginning of it.
+// RevokeToken revokes a token, by its id or a prefix of it.
 func RevokeToken(ctx context.Context, req *runtime.Request, id string) (view.OneToken, error) {
 	var none view.OneToken
 	cfg, by, s, err := req.InForce(ctx)
@@ -337,8 +337,8 @@ func PersonOfSignIn(req *runtime.Request, cfg config.Config, issuer, subject, ve
 	return p
 }
 
-// StartSession makes a token for a person who has signed in, with the roles that they have, and
-// records the sign-in. A new sign-in always has a new token.
+// StartSession creates a token for a person who has signed in, with their roles, and records the
+// sign-in. Every sign-in has a new token.
 func StartSession(ctx context.Context, req *runtime.Request, who approval.Person, length time.Duration) (string,
 	error) {
 	_, s, err := req.State(ctx)
@@ -359,7 +359,7 @@ func StartSession(ctx context.Context, req *runtime.Request, who approval.Person
 	return text, s.Callers().Create(ctx, v, tokenEntry(v, now, who.Name, "signed in by "+who.Proof.String()))
 }
 
-// EndSession revokes the token of a session; one that is none is ended already.
+// EndSession revokes the token of a session. It ignores other texts.
 func EndSession(ctx context.Context, req *runtime.Request, token string) error {
 	hash, _, ok := HashToken(token)
 	if !ok {
@@ -383,8 +383,8 @@ func EndSession(ctx context.Context, req *runtime.Request, token string) error {
 	return err
 }
 
-// SignedCall returns the identity that presigned a call of GetCallerIdentity for a binding, as STS
-// reports it. The proof is used once, and at most maxAge old.
+// SignedCall returns the identity that presigned a call of GetCallerIdentity for a binding, as
+// reported by STS. The proof can be used once, and is at most maxAge old.
 func SignedCall(ctx context.Context, req *runtime.Request, signed, binding string, maxAge time.Duration) (
 	approval.Person, error) {
 	cfg, _, err := PeopleInForce(ctx, req)

@@ -21,8 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Bounds of the backtests of a state: how many may be open, and how many are kept of those
-// that ended.
+// Limits of the backtests of a state: the number of open ones, and of ended ones that are kept.
 const (
 	openBacktests = 50
 	keptBacktests = 200
@@ -31,15 +30,15 @@ const (
 // longestRecording is the longest history that a backtest records.
 const longestRecording = 31 * oneDay
 
-// replayJob is the job of a backtest, checked as far as possible without reading its trace.
+// replayJob is the job of a backtest, validated as far as possible without reading its trace.
 type replayJob struct {
 	params backtest.Params
-	// trace is the file; empty where it is recorded first, as record says.
+	// trace is the file; empty if it is recorded first, as record describes.
 	trace  string
 	record RecordOptions
 }
 
-// newReplayJob checks what a backtest asks for.
+// newReplayJob validates the request for a backtest.
 func newReplayJob(req *runtime.Request, cfg config.Config, of view.BacktestAsked) (replayJob, error) {
 	var r replayJob
 	name := func(option string) string { return strings.ReplaceAll(option, "-", "_") }
@@ -104,7 +103,7 @@ func newReplayJob(req *runtime.Request, cfg config.Config, of view.BacktestAsked
 	return r, err
 }
 
-// CreateBacktest asks for a replay, which a process of the service carries out.
+// CreateBacktest requests a replay, which a process of the service carries out.
 func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestAsked) (view.Backtests, error) {
 	var none view.Backtests
 	cfg, s, err := req.State(ctx)
@@ -139,7 +138,7 @@ func CreateBacktest(ctx context.Context, req *runtime.Request, of view.BacktestA
 	return Backtest(ctx, req, b.ID)
 }
 
-// backtestEntry is the audit log's entry for a backtest.
+// backtestEntry returns the audit entry for a backtest.
 func backtestEntry(req *runtime.Request, by, id, outcome string) action.Entry {
 	return action.Entry{
 		At: req.Now().UTC(), Actor: by, What: action.EventBacktest, Item: id,
@@ -147,7 +146,7 @@ func backtestEntry(req *runtime.Request, by, id, outcome string) action.Entry {
 	}
 }
 
-// Backtests are all replays that the state keeps, the newest first.
+// Backtests returns all replays in the state, newest first.
 func Backtests(ctx context.Context, req *runtime.Request) (view.Backtests, error) {
 	doc := view.Backtests{Schema: view.BacktestsSchema, Backtests: []view.BacktestJob{}}
 	_, s, err := req.State(ctx)
@@ -198,7 +197,7 @@ func keptBacktest(ctx context.Context, req *runtime.Request, id string) (store.B
 	return b, err
 }
 
-// Backtest is one replay.
+// Backtest returns one replay.
 func Backtest(ctx context.Context, req *runtime.Request, id string) (view.Backtests, error) {
 	doc := view.Backtests{Schema: view.BacktestsSchema, Backtests: []view.BacktestJob{}}
 	b, err := keptBacktest(ctx, req, id)
@@ -210,7 +209,7 @@ func Backtest(ctx context.Context, req *runtime.Request, id string) (view.Backte
 	return doc, err
 }
 
-// BacktestResult is the document of a replay that is done.
+// BacktestResult returns the document of a finished replay.
 func BacktestResult(ctx context.Context, req *runtime.Request, id string) (json.RawMessage, error) {
 	b, err := keptBacktest(ctx, req, id)
 	switch {
@@ -230,7 +229,7 @@ func BacktestResult(ctx context.Context, req *runtime.Request, id string) (json.
 	return json.RawMessage(b.Result), nil
 }
 
-// CancelBacktest ends a replay that is open. Anyones says that it may be another person's.
+// CancelBacktest ends an open replay. anyones allows ending the replay of another person.
 func CancelBacktest(ctx context.Context, req *runtime.Request, id string, anyones bool) (view.Backtests, error) {
 	var none view.Backtests
 	b, err := keptBacktest(ctx, req, id)
@@ -280,6 +279,6 @@ func (c *progressReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// oneDay is how long policies act in `enforce --demo -o json`, and the time before it
-// that it is compared with.
+// oneDay is how long policies act in `enforce --demo -o json`, and the length of the previous
+// period that it is compared with.
 const oneDay = 24 * time.Hour

@@ -16,13 +16,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// FleetOptions are recorded arrivals and one replica of the fleet, as people write them.
+// FleetOptions are recorded arrivals and the properties of one replica of the fleet, as people
+// write them.
 type FleetOptions struct {
 	Arrivals, Columns, Profile, ProfileTokens, LateAfter, ColdStart, Price string
-	// MaxBatch is the most requests of a batch, MaxRunning the most side by side; one is over 0.
+	// MaxBatch is the maximum number of requests in a batch, MaxRunning that of concurrent
+	// requests; exactly one is positive.
 	MaxBatch, MaxRunning int
-	// Tune fits target, stabilization and window on the first half of the arrivals, and judges all
-	// scalers by the second half.
+	// Tune fits target, stabilization and window to the first half of the arrivals, and compares
+	// all scalers on the second half.
 	Tune bool
 }
 
@@ -148,7 +150,7 @@ func (o FleetOptions) params() (scaling.Params, money.Dollars, error) {
 	return p, price, nil
 }
 
-// assumptions returns the sentences about the replay that the arrivals do not settle.
+// assumptions returns sentences about the assumptions of the replay that are not in the arrivals.
 func (o FleetOptions) assumptions(r *scaling.Recording) []string {
 	out := []string{
 		fmt.Sprintf("A replica serves %s after it was started.", plain.ExactDuration(mustDuration(o.ColdStart))),
@@ -172,16 +174,16 @@ func (o FleetOptions) assumptions(r *scaling.Recording) []string {
 	return out
 }
 
-// mustDuration reads a duration that params has checked.
+// mustDuration parses a duration that params has validated.
 func mustDuration(text string) time.Duration {
-	d, _ := config.ParseDuration(text) // params has refused what is none
+	d, _ := config.ParseDuration(text) // params has refused invalid ones
 	return d
 }
 
-// maxFixed bounds the fixed sizes that are tried.
+// maxFixed is the largest fixed size to try.
 const maxFixed = 200
 
-// replayFleet replays one policy and what it is compared with.
+// replayFleet replays one policy and its alternatives.
 func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune bool) (view.ReplayedFleet, error) {
 	p.Config.Bounds, p.Config.Target = one.Do.FleetBounds(), one.Do.Target
 	out := view.ReplayedFleet{
@@ -248,8 +250,8 @@ func replayFleet(p scaling.Params, price money.Dollars, one *policy.Policy, tune
 	return out, add(fixed, fixed.Name, "")
 }
 
-// fitted returns the setting with the fewest replica hours at no more late answers than the setting of
-// the policy has on the same arrivals.
+// fitted returns the setting with the fewest replica hours that has no more late answers than the
+// policy's setting on the same arrivals.
 func fitted(p scaling.Params) (scaling.Tuned, bool, error) {
 	p.Start = scaling.StartFor(p)
 	own, err := scaling.Run(p, scaling.New(p))
@@ -264,7 +266,7 @@ func fitted(p scaling.Params) (scaling.Tuned, bool, error) {
 	return best, found, nil
 }
 
-// fewestFixed returns the smallest fleet that does not scale with no more late answers.
+// fewestFixed returns the smallest fleet of fixed size with no more late answers.
 func fewestFixed(p scaling.Params, late int) (scaling.Result, bool, error) {
 	for n := 1; n <= min(p.Config.Max, maxFixed); n++ {
 		p.Start = n

@@ -22,32 +22,31 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// What a recording is made from.
+// Sources of a recording.
 const (
 	FromPrometheus = "prometheus"
 	FromCloud      = "cloudwatch" // the cloud's own metrics
 )
 
-// RecordOptions choose the usage to record.
+// RecordOptions select the usage to record.
 type RecordOptions struct {
 	// From is FromPrometheus or FromCloud.
 	From string
 	runtime.Period
-	// Step is the time that a sample stands for.
+	// Step is the time between two samples.
 	Step time.Duration
-	// Output is the file; its name says the format.
+	// Output is the file; its extension determines the format.
 	Output string
 }
 
 const (
-	// serverSlice is how much of the history of all machines is held at once where a server
-	// tells of all of them together; cloudSlice is how many machines are asked about at once
-	// where each is asked about by itself.
+	// serverSlice is how much history is held in memory at once if a server returns all machines
+	// together; cloudSlice is the number of machines queried at once if each is queried separately.
 	serverSlice = 2 * time.Hour
 	cloudSlice  = 25
 )
 
-// Record writes what sources measured of the running machines of accounts to a trace. Of
+// Record writes the measurements of the running machines of accounts to a trace. If there are
 // several accounts, one that cannot be read is a blind spot.
 func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o RecordOptions) (view.Record, error) {
 	doc := view.Record{Schema: view.RecordSchema, From: o.From, Output: o.Output}
@@ -93,7 +92,7 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 		for _, m := range one.machines {
 			r.about[m.Ref()] = describe(m)
 		}
-		// A server tells of the machines of all accounts, and is asked once.
+		// A server holds the machines of all accounts, so it is queried once.
 		if o.From == FromPrometheus && len(accounts) > 0 {
 			accounts[0].machines = append(accounts[0].machines, one.machines...)
 			continue
@@ -121,13 +120,13 @@ func Record(ctx context.Context, req *runtime.Request, of []clouds.Source, o Rec
 	return doc, err
 }
 
-// gauged are machines of an account, and what measured them.
+// gauged holds the running machines of an account and the sources of their measurements.
 type gauged struct {
 	machines []*inventory.Resource
 	sources  []usage.Source
 }
 
-// gaugedOf are the machines that run in an account, with the sources of a recording.
+// gaugedOf returns the running machines of an account, with the sources of a recording.
 func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source, from string,
 	bar runtime.Bar) (of gauged, spots []inventory.BlindSpot, err error) {
 	setting, err := clouds.Setting(ctx, req, cfg, f)
@@ -164,18 +163,18 @@ func gaugedOf(ctx context.Context, req *runtime.Request, cfg config.Config, f cl
 	return of, append(spots, listed.BlindSpots...), nil
 }
 
-// recorder writes samples as sources tell them.
+// recorder writes the samples of sources in time order.
 type recorder struct {
 	progress func(round.Progress)
 	about    map[inventory.Ref]*usage.Description
 	out      usage.Writer
 	doc      *view.Record
 	seen     map[string]bool
-	// ahead are rows of the slice after this one.
+	// ahead holds rows of the next slice.
 	ahead map[row]*usage.Sample
 }
 
-// describe returns what a trace says of a machine itself.
+// describe returns the properties of a machine for the trace.
 func describe(m *inventory.Resource) *usage.Description {
 	return &usage.Description{
 		Kind: m.Kind, Lifetime: m.Lifetime, Purpose: m.Purpose, Type: m.Type, Team: m.Owner.Team,
@@ -184,7 +183,7 @@ func describe(m *inventory.Resource) *usage.Description {
 		GPUs: m.Size.GPUs, Launched: m.CreatedAt}
 }
 
-// record reads slice after slice.
+// record reads the history slice by slice.
 func (r *recorder) record(ctx context.Context, accounts []gauged, o RecordOptions) error {
 	read := 0
 	done := func(part string, of int) {
@@ -222,16 +221,16 @@ func (r *recorder) record(ctx context.Context, accounts []gauged, o RecordOption
 	return nil
 }
 
-// row is where a sample goes.
+// row identifies a row of the trace.
 type row struct {
 	ref inventory.Ref
 	gpu string
 	at  int64
 }
 
-// repeats returns how many rows a point of a step makes, and the value of each. A trace has
-// one step: what stands for five minutes is in five rows of one. An amount in a step is
-// divided among them. A meter that repeats itself would seem frozen, and has one row.
+// repeats returns the number of rows for one point of a source, and the value of each. A trace has
+// one step, so a five-minute value fills five rows of one minute; an amount per step is divided
+// among them. A meter only gets one row, because repeated readings would look frozen.
 func repeats(s usage.Signal, step, of time.Duration, v float64) (rows int, value float64) {
 	rows = int(step / of)
 	if rows <= 1 || s.FrozenAfter() > 0 {
@@ -244,8 +243,8 @@ func repeats(s usage.Signal, step, of time.Duration, v float64) (rows int, value
 	return rows, v
 }
 
-// slice records one interval. Of one signal of a machine the first source speaks, and of
-// its GPUs one source alone.
+// slice records one interval. Each signal of a machine comes from the first source that has it, and
+// all signals of its GPUs from the same source.
 func (r *recorder) slice(ctx context.Context, of gauged, iv usage.Interval) error {
 	rows := r.ahead
 	if rows == nil {
@@ -287,7 +286,7 @@ func (r *recorder) slice(ctx context.Context, of gauged, iv usage.Interval) erro
 						sample = &usage.Sample{Resource: x.ID, GPU: gpu, Time: at, Description: r.about[ref]}
 						to[k] = sample
 					}
-					sample.Set(sig, value) // the highest, by which rest is judged
+					sample.Set(sig, value) // the maximum, which decides whether the machine is idle
 				}
 				return true
 			})
@@ -303,7 +302,7 @@ func (r *recorder) slice(ctx context.Context, of gauged, iv usage.Interval) erro
 	}
 	slices.SortFunc(samples, usage.CompareSamples)
 	for _, s := range samples {
-		if used, ok := s.Get(usage.MemUsed); ok { // of which a trace may hold no more than the whole
+		if used, ok := s.Get(usage.MemUsed); ok { // a trace may not hold more than the total
 			if total, ok := s.Get(usage.MemTotal); ok && used > total {
 				s.Set(usage.MemUsed, total)
 			}

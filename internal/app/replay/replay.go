@@ -28,8 +28,8 @@ type TraceOptions struct {
 	IdleBelow                                              float64
 }
 
-// Params reads the options. Named returns how people call one of: map, step, price,
-// restart-cost, idle-below.
+// Params parses the options. named returns what people call one of: map, step, price, restart-cost,
+// idle-below.
 func (o TraceOptions) Params(named func(option string) string) (backtest.Params, error) {
 	p := backtest.Params{IdleBelow: o.IdleBelow}
 	if !(o.IdleBelow >= 0 && o.IdleBelow <= 100) {
@@ -66,11 +66,10 @@ func (o TraceOptions) Params(named func(option string) string) (backtest.Params,
 	return p, nil
 }
 
-// TracedRegion is where the machines of a trace are priced whose type it states.
+// TracedRegion is the region for the prices of machines in a trace whose type is stated.
 const TracedRegion = "us-east-1"
 
-// Replayed completes the parameters of a replay by the configuration, as every round goes
-// by it.
+// Replayed completes the parameters of a replay with the configuration that rounds use.
 func Replayed(req *runtime.Request, cfg config.Config, p backtest.Params, set *policy.Set) (backtest.Params, error) {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
@@ -90,7 +89,7 @@ func Replayed(req *runtime.Request, cfg config.Config, p backtest.Params, set *p
 	return p, nil
 }
 
-// metersOf returns the meters of a trace's resources: machines of the stated type, on demand. A
+// metersOf returns the meters of a trace's resources: on-demand machines of the stated type. A
 // resource without a stated type is unpriced.
 func metersOf(r *inventory.Resource) []inventory.Meter {
 	if r.Type == "" || r.Kind != inventory.KindInstance {
@@ -105,7 +104,7 @@ func metersOf(r *inventory.Resource) []inventory.Meter {
 	return machine.Meters
 }
 
-// OpenTrace opens the recorded usage of a replay and settles its step.
+// OpenTrace opens the recorded usage of a replay and determines its step.
 func OpenTrace(ctx context.Context, req *runtime.Request, name string, format *usage.Format) (*os.File, error) {
 	path, err := clouds.Regular(req, name)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// traced returns a request of a service that may replay a trace of one machine, which works
-// for two hours and rests for six.
+// traced returns a request of a service that may replay a trace of one machine, which works for two
+// hours and then idles for six.
 func traced(t *testing.T) (*runtime.Request, string) {
 	t.Helper()
 	dir := t.TempDir()

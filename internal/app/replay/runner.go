@@ -27,33 +27,35 @@ import (
 
 // BacktestRunner runs the backtests of a state.
 type BacktestRunner struct {
-	// Store has the backtests.
+	// Store holds the backtests.
 	Store *store.Store
-	// Sources returns the accounts whose history is recorded; nil is that of the credentials.
+	// Sources returns the accounts whose history is recorded; nil is the account of the
+	// credentials.
 	Sources func() []clouds.Source
-	// Holder names this process, TTL is for how long it takes a backtest; 0 is the usual time.
+	// Holder names this process. TTL is how long it leases a backtest; 0 is the default.
 	Holder string
 	TTL    time.Duration
-	// Poll is how often it looks for one; 0 is 2s.
+	// Poll is the interval between lookups for open backtests; 0 is 2s.
 	Poll time.Duration
-	// Check is how often it looks whether one was canceled, and keeps it; 0 is an eighth of TTL.
+	// Check is the interval of checks for cancellation and of lease renewals; 0 is an eighth of
+	// TTL.
 	Check time.Duration
 	Log   *slog.Logger
 }
 
 const (
-	// backtestLease begins the names of their leases.
+	// backtestLease is the name prefix of the leases.
 	backtestLease = "backtest/"
-	// maxBacktests is after how many processes that ended while they ran it a backtest is given
-	// up: it may be what ended them.
+	// maxBacktests is the number of processes that may end while they run a backtest before it is
+	// given up: it may be what kills them.
 	maxBacktests = 3
-	// longestBacktest is how long one may take, and largestResult how large its result may be.
+	// longestBacktest limits the duration of a backtest, largestResult the size of its result.
 	longestBacktest = time.Hour
 	largestResult   = 32 << 20
 )
 
-// RunBacktests carries the backtests of the kept state out, one at a time, until the context
-// ends. One that another process was in the middle of when it ended is run again.
+// RunBacktests carries out the backtests in the state, one at a time, until the context ends. A
+// backtest whose process ended is started again.
 func RunBacktests(ctx context.Context, req *runtime.Request, o BacktestRunner) {
 	if o.TTL <= 0 {
 		o.TTL = scheduler.DefaultTTL
@@ -77,7 +79,7 @@ func RunBacktests(ctx context.Context, req *runtime.Request, o BacktestRunner) {
 	}
 }
 
-// nextBacktest carries out the oldest backtest that no process has.
+// nextBacktest carries out the oldest backtest that no process runs.
 func nextBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner) error {
 	open, err := o.Store.Backtests().Open(ctx)
 	if err != nil {
@@ -101,7 +103,7 @@ func nextBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner) e
 	return leases.Prune(ctx, backtestLease, req.Now().Add(-oneDay))
 }
 
-// carryBacktest carries one backtest out under a lease.
+// carryBacktest carries out one backtest under a lease.
 func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest,
 	lease store.Lease) error {
 	jobs, note := o.Store.Backtests(), ""
@@ -142,7 +144,7 @@ func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, 
 		o.Log.Info("a backtest is done", "backtest", b.ID)
 		return end(store.BacktestDone, note, result)
 	case errors.Is(cause, store.ErrBacktestEnded), errors.Is(cause, store.ErrLeaseLost):
-		return nil // canceled, or another process runs it by now
+		return nil // canceled, or run by another process by now
 	case ctx.Err() != nil:
 		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer stop()
@@ -154,7 +156,7 @@ func carryBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, 
 	return end(store.BacktestFailed, plain.Line(action.Redact(err.Error())), "")
 }
 
-// ignoreEnded is an error that is not only that a backtest has ended.
+// ignoreEnded returns nil for an error that only states that a backtest has ended.
 func ignoreEnded(err error) error {
 	if errors.Is(err, store.ErrBacktestEnded) {
 		return nil
@@ -162,8 +164,8 @@ func ignoreEnded(err error) error {
 	return err
 }
 
-// keepBacktest keeps the lease of a backtest and writes how far it is, until it is canceled or
-// lost.
+// keepBacktest renews the lease of a backtest and records its progress, until it is canceled or the
+// lease is lost.
 func keepBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, id string, lease store.Lease,
 	done *atomic.Int64, lose context.CancelCauseFunc) {
 	last := req.Now()
@@ -188,7 +190,7 @@ func keepBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, i
 	}
 }
 
-// telling is a bar of which the share that is done is told.
+// telling is a Bar that passes progress on.
 type telling func(round.Progress)
 
 // Report implements Bar.
@@ -197,8 +199,8 @@ func (t telling) Report(p round.Progress) { t(p) }
 // Finish implements Bar.
 func (telling) Finish() {}
 
-// replayBacktest records where that is asked for, replays, and returns the document, and what
-// could not be recorded.
+// replayBacktest records usage if requested, replays, and returns the document and what could not
+// be recorded.
 func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner, b store.Backtest,
 	tell func(percent int64)) (result, unseen string, err error) {
 	silent := *req.Process
@@ -216,7 +218,7 @@ func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner,
 	if err != nil {
 		return "", "", err
 	}
-	from := int64(0) // of the reading, in percent of all
+	from := int64(0) // start of the reading phase, in percent of the whole
 	if r.trace == "" {
 		dir, err := os.MkdirTemp("", "curfew-backtest-*")
 		if err != nil {
@@ -256,7 +258,7 @@ func replayBacktest(ctx context.Context, req *runtime.Request, o BacktestRunner,
 	if err != nil {
 		return "", "", fmt.Errorf("read %s: %w", r.trace, err)
 	}
-	const read = 95 // the rest is adding up
+	const read = 95 // the rest is for adding up
 	report, err := backtest.Run(ctx, &progressReader{Reader: file, total: info.Size(), tell: func(percent int64) {
 		tell(from + (read-from)*percent/100)
 	}}, r.params)

@@ -24,16 +24,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// TemplateOptions choose the machine of a session file. Type, Region and Name override the known
-// values; Trace is recorded usage, empty for none.
+// TemplateOptions select the machine for a session file. Type, Region and Name override the known
+// values; Trace is recorded usage, or empty.
 type TemplateOptions struct {
 	From               string
 	Trace              TraceOptions
 	Type, Region, Name string
 }
 
-// SessionTemplate writes the session file that would start a machine again. The machine is
-// one of the last scan, or one of the trace.
+// SessionTemplate writes a session file that starts a machine like an existing one, from the last
+// scan or from a trace.
 func SessionTemplate(ctx context.Context, req *runtime.Request, o TemplateOptions) (*sessionfile.File, error) {
 	cfg, book, err := req.Priced()
 	if err != nil {
@@ -57,7 +57,7 @@ func SessionTemplate(ctx context.Context, req *runtime.Request, o TemplateOption
 		if err != nil {
 			return nil, err
 		}
-		if m.ID == "" { // what the trace says of it is all that is known
+		if m.ID == "" { // only what the trace states is known
 			m.Owner, m.Purpose = inventory.Owner{
 				Team: said.Team, Project: said.Project, User: said.User, Environment: said.Environment,
 			}, said.Purpose
@@ -88,8 +88,8 @@ func SessionTemplate(ctx context.Context, req *runtime.Request, o TemplateOption
 	return f, nil
 }
 
-// hourlyOf is the price of an hour of a machine: what the scan says, else that of its type;
-// unknown where the book has none.
+// hourlyOf returns the hourly price of a machine: from the scan, or else of its type; unknown if
+// the book has none.
 func hourlyOf(book *price.Book, m sessionfile.Machine) (inventory.Fact[money.Amount], error) {
 	if m.Hourly.Known() {
 		return m.Hourly, nil
@@ -105,7 +105,7 @@ func hourlyOf(book *price.Book, m sessionfile.Machine) (inventory.Fact[money.Amo
 	return inventory.Known(hourly), err
 }
 
-// seenMachine is a machine as the state has seen it last.
+// seenMachine returns a machine as last seen in the state.
 func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, name string) (sessionfile.Machine,
 	error) {
 	var none sessionfile.Machine
@@ -137,7 +137,7 @@ func seenMachine(ctx context.Context, req *runtime.Request, cfg config.Config, n
 	}
 }
 
-// keptMachine is a resource of the state as a machine to write a file of.
+// keptMachine converts a resource of the state to a machine for a file.
 func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) sessionfile.Machine {
 	p := k.Priced(cfg.Tags)
 	m := sessionfile.Machine{
@@ -154,7 +154,7 @@ func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) se
 		}
 	}
 	if k.Ref.Cloud != "aws" && k.Ref.Cloud != "sim" {
-		m.Region = "" // a site is no region of a cloud
+		m.Region = "" // a site is not a cloud region
 	}
 	if r.Duty != "" && r.Duty != "unknown" {
 		m.Doing = r.Duty
@@ -165,8 +165,8 @@ func keptMachine(k view.KeptResource, r snapshot.Resource, cfg config.Config) se
 	return m
 }
 
-// traced finds a machine in the trace: by its id, its name, or as the only one. It returns
-// the name there, and what the trace states of it.
+// traced finds a machine in the trace: by its id, its name, or as the only one. It returns its name
+// there and its stated properties.
 func traced(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine) (name string,
 	said usage.Description, err error) {
 	p, file, err := trace(ctx, req, o)
@@ -217,7 +217,7 @@ func trace(ctx context.Context, req *runtime.Request, o TemplateOptions) (backte
 	return p, file, err
 }
 
-// sized returns the right-sizing advice for the machine; nil where it has no GPUs.
+// sized returns the right-sizing advice for the machine; nil if it has no GPUs.
 func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessionfile.Machine, name string,
 	book *price.Book) (*rightsize.Resource, error) {
 	if from, ok := book.Machine(m.Type); !ok || from.GPUs() == 0 {
@@ -243,10 +243,10 @@ func sized(ctx context.Context, req *runtime.Request, o TemplateOptions, m sessi
 	return nil, nil
 }
 
-// mostFits is how many types that fit are looked at, those of other clouds among them.
+// mostFits limits the number of fitting types to consider, including those of other clouds.
 const mostFits = 1000
 
-// habit replays the machine as sessions: by the time at rest that was best in hindsight.
+// habit replays the machine as sessions, with the idle time that was best in hindsight.
 func habit(ctx context.Context, req *runtime.Request, cfg config.Config, o TemplateOptions, m sessionfile.Machine,
 	name string) (*sessionfile.Habit, error) {
 	run := func(idle time.Duration) (backtest.Report, error) {

@@ -11,9 +11,9 @@ import (
 // IsBucket reports whether a path names objects of a bucket.
 func IsBucket(path string) bool { return strings.HasPrefix(path, "s3://") }
 
-// AllowedPath finds a path that a caller of the service names among those that the
-// configuration allows under a key: one of them, or something under it. Links do not lead
-// out of what is allowed. A name that is not absolute is looked for under each.
+// AllowedPath resolves a path from a caller of the service and checks that the configuration allows
+// it under a key: it is a listed path, or below one. Symbolic links must not lead out of these. A
+// relative path is tried below each.
 func (req *Request) AllowedPath(name, key string, allow []string) (string, error) {
 	refused := &Error{
 		Class: Denied, Code: "not_allowed",
@@ -43,7 +43,7 @@ func (req *Request) AllowedPath(name, key string, allow []string) (string, error
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(root, at)
 		}
-		if !inside(at, root) { // before anything is looked up: an answer would tell what is there
+		if !inside(at, root) { // before any lookup, because the answer would reveal what exists
 			continue
 		}
 		real, err := filepath.EvalSymlinks(at)

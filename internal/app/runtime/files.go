@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plan"
 )
 
-// Input opens a file of a planner, and unpacks it where its name ends in .gz.
+// Input opens a file of a planner, and decompresses it if its name ends in .gz.
 func (req *Request) Input(name string) (io.ReadCloser, error) {
 	file, err := os.Open(req.Path(name))
 	if err != nil {
@@ -29,7 +29,7 @@ func (req *Request) Input(name string) (io.ReadCloser, error) {
 	return unpacked{z, file}, nil
 }
 
-// unpacked is a compressed file and what it is read from.
+// unpacked is a decompressed file with its source.
 type unpacked struct {
 	*gzip.Reader
 	file *os.File
@@ -60,7 +60,7 @@ func ReadPlan[T any](req *Request, name string, read func(string, io.Reader) (T,
 	return v, PlanError(errors.Join(err, in.Close()))
 }
 
-// Env returns a variable of the environment, empty where it is not set.
+// Env returns an environment variable; empty if it is unset.
 func (req *Request) Env(name string) string {
 	v, _ := req.Lookup(name)
 	return v
@@ -77,7 +77,7 @@ func (req *Request) OpenFile(what, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Given reads a file of which the text is given, else the file.
+// Given parses a text if there is one, otherwise the file.
 func Given[T any](req *Request, name, text string, read func(string, io.Reader) (T, error)) (T, error) {
 	if text == "" {
 		return ReadPlan(req, name, read)
@@ -86,7 +86,7 @@ func Given[T any](req *Request, name, text string, read func(string, io.Reader) 
 	return v, PlanError(err)
 }
 
-// Cause returns the reason of a path error without its path, which the message names already.
+// Cause returns the reason of a path error without the path, which the message contains already.
 func Cause(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
@@ -95,7 +95,7 @@ func Cause(err error) error {
 	return err
 }
 
-// HostName is the name of this machine, which is the account of its local sessions.
+// HostName returns the name of this machine, which is the account of its local sessions.
 func HostName() string {
 	name, err := os.Hostname()
 	if err != nil || name == "" {

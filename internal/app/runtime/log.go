@@ -12,12 +12,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// sayAgainAfter is for how long a line about the same trouble is left out of a log.
+// sayAgainAfter is how long repetitions of a line are suppressed.
 const sayAgainAfter = time.Minute
 
-// NewLogger returns a log as text or as JSON: times in UTC as RFC 3339 has them, durations in JSON
-// in seconds. A warning or an error that is repeated within a minute is left out, and the next line
-// of it says how often that was.
+// NewLogger returns a log as text or JSON: times in UTC in RFC 3339 format, durations in JSON in
+// seconds. Warnings and errors that are repeated within a minute are suppressed, and the next such
+// line contains their number.
 func NewLogger(w io.Writer, asJSON bool) *slog.Logger {
 	var h slog.Handler = slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: inUTC})
 	if asJSON {
@@ -38,26 +38,27 @@ func inUTC(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// sparing leaves out what was said a moment ago.
+// sparing suppresses recently repeated lines.
 type sparing struct {
 	slog.Handler
 	said *said
-	// of are the values of attributes that all its lines have.
+	// of contains the values of attributes that all its lines have.
 	of string
 }
 
-// said has the time at which each trouble was logged last, and the number of repetitions left out since.
+// said holds the time at which each line was last logged, and the number of repetitions suppressed
+// since.
 type said struct {
 	mu   sync.Mutex
 	at   map[string]time.Time
 	left map[string]int
 }
 
-// mostSaid bounds what a log remembers.
+// mostSaid limits the number of remembered lines.
 const mostSaid = 4096
 
-// Handle implements [slog.Handler]. Lines are the same whose message, error and names are; numbers,
-// times and durations tell none apart.
+// Handle implements [slog.Handler]. Lines are equal if their message, error and names are; numbers,
+// times and durations do not distinguish them.
 func (h *sparing) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		return h.Handler.Handle(ctx, r)
@@ -79,7 +80,7 @@ func (h *sparing) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// naming is the value of an attribute that tells lines apart; empty of any other.
+// naming returns the value of an attribute that distinguishes lines; empty for others.
 func naming(a slog.Attr) string {
 	switch a.Value.Kind() {
 	case slog.KindString, slog.KindAny:
@@ -88,7 +89,7 @@ func naming(a slog.Attr) string {
 	return ""
 }
 
-// again reports whether a line is to be said, and how often it was left out before.
+// again reports whether to log a line, and how often it was suppressed before.
 func (s *said) again(key string, now time.Time) (left int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +121,8 @@ func (h *sparing) WithGroup(name string) slog.Handler {
 	return &sparing{h.Handler.WithGroup(name), h.said, h.of + name + "\x00"}
 }
 
-// LogLines returns a writer whose lines become warnings of a log, for a service all of whose lines
-// are to be of one form.
+// LogLines returns a writer that turns lines into warnings of a log, for a service whose whole
+// output has one format.
 func LogLines(log *slog.Logger) io.Writer { return &logLines{log: log} }
 
 type logLines struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 )
 
-// TestJSONLogs have times in UTC, durations in seconds, and no line of another form.
+// TestJSONLogs checks times in UTC, durations in seconds, and that every line is JSON.
 func TestJSONLogs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -42,7 +42,8 @@ func TestJSONLogs(t *testing.T) {
 	})
 }
 
-// TestLogsRepeatedErrorOncePerMinute, with how often it was left out, and another trouble at once.
+// TestLogsRepeatedErrorOncePerMinute checks that the line contains the number of repetitions, and
+// that another error is logged immediately.
 func TestLogsRepeatedErrorOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

@@ -9,13 +9,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// Period is a period of time as flags and parameters name it.
+// Period is a period of time as written in flags and parameters.
 type Period struct {
 	Since string `query:"since" maxLength:"40" doc:"From then on: 7d, month, 2026-11-01." flag:"since" help:"from when: a date, a time, months with this one (3mo), or a duration back from now (7d)"`
 	Until string `query:"until" maxLength:"40" doc:"Before then." flag:"until" help:"until when (default now)"`
 }
 
-// Or returns the period, which begins at standard where it names no beginning.
+// Or returns the period with a default beginning.
 func (f Period) Or(standard string) Period {
 	if f.Since == "" {
 		f.Since = standard
@@ -23,7 +23,7 @@ func (f Period) Or(standard string) Period {
 	return f
 }
 
-// Bounds returns whole hours: the first is not after --since, the last not before --until.
+// Bounds returns the period in whole hours that covers --since to --until.
 func (f Period) Bounds(now time.Time) (since, until time.Time, err error) {
 	if since, err = moment("since", f.Since, now); err != nil {
 		return
@@ -44,8 +44,8 @@ func (f Period) Bounds(now time.Time) (since, until time.Time, err error) {
 	return
 }
 
-// moment reads "month" (its first day), "3mo" (the first day of the third month, this one
-// counted), "7d" (ago), a date or a time.
+// moment parses "month" (its first day), "3mo" (the first day of the third month, including this
+// one), "7d" (ago), a date or a time.
 func moment(flag, text string, now time.Time) (time.Time, error) {
 	now = now.UTC()
 	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -70,7 +70,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 			"this one (3mo), or a duration back from now (7d)", flag, text)
 }
 
-// Past reads a time before now: a duration ago, or a time.
+// Past parses a time before now: a duration ago, or a time.
 func Past(now time.Time, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -87,7 +87,7 @@ func Past(now time.Time, text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a duration such as 7d nor a time", text)
 }
 
-// ParseUntil reads when something ends: a duration from now, or a time.
+// ParseUntil parses an end time: a duration from now, or a time.
 func ParseUntil(now time.Time, text string) (time.Time, error) {
 	if d, err := config.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(d), nil

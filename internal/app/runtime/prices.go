@@ -15,11 +15,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// PriceFile is the user's own prices, read over the embedded book.
+// PriceFile is the file with the user's own prices, which override the embedded book.
 const PriceFile = "prices.csv"
 
-// PriceBook returns the embedded book with the updates of the shared settings, or of the
-// user where there are none. What does not pass the quarantine is not used, and is told.
+// PriceBook returns the embedded book with the updates of the shared settings, or else of the user.
+// Implausible prices are not used, with a warning.
 func (req *Request) PriceBook(c config.Config) (*price.Book, error) {
 	name := filepath.Join(c.DataDir, PriceFile)
 	if req.prices.set {
@@ -40,15 +40,15 @@ func (req *Request) PriceBook(c config.Config) (*price.Book, error) {
 	return req.told(book, refused, name, err)
 }
 
-// CheckRegion warns of a region in which the book has no price, and that is probably
-// another one misspelled. Empty is all regions.
+// CheckRegion warns of a region without prices in the book, which is probably misspelled. Empty is
+// all regions.
 func (req *Request) CheckRegion(book *price.Book, region string) {
 	if near := document.DidYouMean(region, book.Regions()); region != "" && near != "" {
 		plain.Fprintf(req.Log, "curfew: warning: the price book has no price in %s%s\n", region, plain.Text(near))
 	}
 }
 
-// Quarantined returns the book with the prices of a text that are plausible.
+// Quarantined returns the book with the plausible prices of a text.
 func (req *Request) Quarantined(text, name string) (*price.Book, []price.Refusal, error) {
 	book, err := price.Embedded()
 	if err != nil || text == "" {
@@ -62,7 +62,7 @@ func (req *Request) Quarantined(text, name string) (*price.Book, []price.Refusal
 	return book, refused, nil
 }
 
-// told warns once about the prices that are not used.
+// told warns once about the refused prices.
 func (req *Request) told(book *price.Book, refused []price.Refusal, name string, err error) (*price.Book, error) {
 	if err == nil && len(refused) > 0 && !req.warnedPrices {
 		req.warnedPrices = true
@@ -100,8 +100,8 @@ func (req *Request) Advisor(name string) (*spot.Advisor, error) {
 	return &advisor, nil
 }
 
-// Interruptions is how often spot machines are taken away: as configured, or learned from
-// the past runs that are configured, or a range.
+// Interruptions returns the interruption rate of spot machines: as configured, or learned from the
+// configured past runs, or a range.
 func (req *Request) Interruptions(cfg config.Config) (spot.Interruptions, error) {
 	if rate := cfg.Spot.InterruptionsPerHour; rate > 0 {
 		return spot.Configured(rate), nil

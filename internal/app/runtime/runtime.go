@@ -25,55 +25,54 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Host is the interface of a process to its machine.
+// Host is the machine that a process runs on.
 type Host struct {
-	// Stdin is the standard input of a command; nil has none.
+	// Stdin is the standard input of a command; nil is empty.
 	Stdin io.Reader
 	Now   func() time.Time
-	// Uptime names the boot of the machine and returns the time since then, by a clock that
-	// only goes forward; an empty name where the system does not tell.
+	// Uptime names the boot of the machine and returns the time since then by a monotonic clock;
+	// the name is empty if the system does not provide it.
 	Uptime func() (boot string, up time.Duration)
-	// FileTime is the clock of the file system that a directory is on.
+	// FileTime returns the time by the clock of a directory's file system.
 	FileTime func(dir string) (time.Time, error)
-	// Lookup reads the environment.
+	// Lookup reads an environment variable.
 	Lookup func(string) (string, bool)
 	// Dir is the working directory.
 	Dir string
-	// ConfigDir and DataDir are the user's own; empty where there is no home.
+	// ConfigDir and DataDir are the user's own; empty without a home folder.
 	ConfigDir, DataDir string
-	// WitnessDir is where the witness of the state is unless it is configured; empty: nowhere,
-	// so that nothing acts by a state.
+	// WitnessDir is the default location of the state's witness. If it is empty and none is
+	// configured, nothing acts by a state.
 	WitnessDir string
-	// Log takes warnings, a line each.
+	// Log receives warnings, one per line.
 	Log io.Writer
 }
 
-// Process is the context of a process. Its requests may run concurrently once nothing sets its
-// fields any more.
+// Process is the context of a process. Its requests may run concurrently once its fields are set.
 type Process struct {
 	Host
-	// ConfigFlag is the configuration file that the user names; empty: the one that is found.
+	// ConfigFlag is the configuration file that the user names; empty searches for one.
 	ConfigFlag string
-	// DataFlag and DatabaseFlag are where the user wants the state; empty: as configured.
+	// DataFlag and DatabaseFlag override the configured location of the state.
 	DataFlag, DatabaseFlag string
-	// Configs remembers the configuration that was read last.
+	// Configs caches the configuration that was read last.
 	Configs *config.Cache
-	// InUse holds the configuration in force of a service, whatever the file has become since;
-	// nil, or holding nil: the file counts.
+	// InUse holds the configuration in force of a service, regardless of later changes to the file;
+	// nil, or holding nil, uses the file.
 	InUse *atomic.Pointer[config.Config]
-	// Series remembers which series metrics servers have.
+	// Series caches the series of metrics servers.
 	Series *prom.Series
-	// Simulated is the account that a demonstration serves; nil: accounts are real.
+	// Simulated is the account that a demonstration serves; nil for real accounts.
 	Simulated *SimulatedAccount
 	// Storage opens the state for a request.
 	Storage Storage
-	// Troubles lists what is wrong with the service that this process is; nil: it is none.
+	// Troubles lists what is wrong with this process if it is a service; nil otherwise.
 	Troubles func() []view.Trouble
 	// Fleets returns the serving fleets that this process decides about; nil: it is no service.
 	Fleets func() view.ServingFleets
 }
 
-// SimulatedAccount is a simulated account that is served.
+// SimulatedAccount is the simulated account that a demonstration serves.
 type SimulatedAccount struct {
 	// Actions acts on the account.
 	Actions action.Cloud
@@ -83,8 +82,8 @@ type SimulatedAccount struct {
 	Launcher session.Launcher
 }
 
-// NewProcess returns a process of a host whose requests open the configured state themselves.
-// Uptime and FileTime may be nil: no boot is known then, and files have the time of Now.
+// NewProcess returns a process of a host whose requests open the configured state themselves. If
+// Uptime or FileTime are nil, the boot is unknown, or files have the time of Now.
 func NewProcess(h Host) *Process {
 	if h.Uptime == nil {
 		h.Uptime = func() (string, time.Duration) { return "", 0 }
@@ -95,7 +94,7 @@ func NewProcess(h Host) *Process {
 	return &Process{Host: h, Configs: &config.Cache{}, Series: &prom.Series{}, Storage: OwnStorage{}}
 }
 
-// Request returns a request of the user of the process that shows no progress.
+// Request returns a request of the process's user without progress display.
 func (p *Process) Request() *Request {
 	return &Request{Process: p, Progress: noProgress, reviewed: map[string]bool{}}
 }
@@ -103,31 +102,31 @@ func (p *Process) Request() *Request {
 // Request is the context of one call of an operation. It is not safe for concurrent use.
 type Request struct {
 	*Process
-	// Caller makes the request.
+	// Caller made the request.
 	Caller Caller
-	// Progress begins to show how far something is that takes time.
+	// Progress starts a progress display for something that takes time.
 	Progress func(what string) Bar
 
-	// reviewed are the approval requests that a review decided which this request read.
+	// reviewed holds the approval requests decided by a review that this request read.
 	reviewed map[string]bool
-	// prices are the price overlay of the shared settings.
+	// prices is the price overlay of the shared settings.
 	prices priceOverlay
 	// warnedPrices is true if refused prices were reported.
 	warnedPrices bool
-	// lenient is the reading of a file with mistakes by LenientConfig, which names them once.
+	// lenient caches the result of LenientConfig, so that it reports mistakes once.
 	lenient *config.Config
 	// closers are called by Close.
 	closers []func() error
 }
 
-// Fresh returns another request of the same caller, with nothing that this one remembers.
+// Fresh returns another request of the same caller without cached values.
 func (req *Request) Fresh() *Request {
 	one := req.Request()
 	one.Caller, one.Progress = req.Caller, req.Progress
 	return one
 }
 
-// Caller makes a request: the user of this process, which is the zero value, or a person
+// Caller is the source of a request: the user of this process, which is the zero value, or a person
 // whom a service has identified.
 type Caller struct {
 	person approval.Person
@@ -137,16 +136,16 @@ type Caller struct {
 // ServedCaller returns the caller that a service has identified as a person.
 func ServedCaller(p approval.Person) Caller { return Caller{person: p, served: true} }
 
-// Served returns the person whom a service has identified; false: the user of this process.
+// Served returns the person whom a service has identified, or false for the user of this process.
 func (c Caller) Served() (approval.Person, bool) { return c.person, c.served }
 
-// priceOverlay is a text of prices that takes the place of the user's own.
+// priceOverlay is a text of prices that replaces the user's own.
 type priceOverlay struct {
 	text string
 	set  bool
 }
 
-// Bar shows how far something is. Report is called from any goroutine.
+// Bar displays progress. Report may be called from any goroutine.
 type Bar interface {
 	Report(round.Progress)
 	Finish()
@@ -159,16 +158,16 @@ func (noBar) Finish()               {}
 
 func noProgress(string) Bar { return noBar{} }
 
-// CutOff is a round that ended early, with what it had done by then.
+// CutOff is the error of a round that ended early, with what it had done by then.
 type CutOff struct {
 	error
 	lines []action.Line
 }
 
-// CutShort is an error that ended a round, with what the round had done by then.
+// CutShort returns the error of a round that ended early, with what it had done by then.
 func CutShort(err error, lines []action.Line) error { return &CutOff{err, lines} }
 
-// Unwrap returns why it ended.
+// Unwrap returns the cause.
 func (c *CutOff) Unwrap() error { return c.error }
 
 // Done lists the calls and warnings that were sent, confirmed or not.
@@ -186,10 +185,10 @@ func (c *CutOff) Done() string {
 	return "done before: " + strings.Join(said, ", ") + "; `curfew audit` has it all"
 }
 
-// OnClose lets Close call a function.
+// OnClose registers a function for Close to call.
 func (req *Request) OnClose(f func() error) { req.closers = append(req.closers, f) }
 
-// Close ends what the request made for itself.
+// Close releases what the request opened for itself.
 func (req *Request) Close() error {
 	var errs []error
 	for _, end := range req.closers {
@@ -204,15 +203,15 @@ type Class int
 
 // The classes of errors.
 const (
-	Failed  Class = iota // the outside: nothing could be read, or a state is missing
-	Usage                // what the user gave: flags, arguments, files
-	Denied               // a rule, or a permission that is missing
-	Held                 // it waits for an approval
-	Partial              // some of it could not be read, recorded or acted on
+	Failed  Class = iota // environment: nothing could be read, or a state is missing
+	Usage                // input from the user: flags, arguments, files
+	Denied               // a rule, or a missing permission
+	Held                 // waits for an approval
+	Partial              // something could not be read, recorded or acted on
 )
 
-// Error is an error with its stable name in JSON ("no_credentials") and what to do about
-// it. Err is nil where what was shown says it already.
+// Error is an error with its stable name in JSON ("no_credentials") and the next step. Err is nil
+// if the output has already explained it.
 type Error struct {
 	Class Class
 	Code  string
@@ -231,16 +230,15 @@ func (e *Error) Error() string {
 // Unwrap returns the error itself.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Invalid is an error of the class Usage about flags or arguments.
+// Invalid returns an error of the class Usage about flags or arguments.
 func Invalid(format string, a ...any) error {
 	return &Error{Class: Usage, Code: "usage", Err: fmt.Errorf(format, a...)}
 }
 
-// InvalidFile is an error of the class Usage about a file.
+// InvalidFile returns an error of the class Usage about a file.
 func InvalidFile(err error) error { return &Error{Class: Usage, Code: "invalid_file", Err: err} }
 
-// Config returns the configuration that counts: the one that a service has in force, or else what
-// ReadConfig reads.
+// Config returns the configuration in force of a service, or else the result of ReadConfig.
 func (process *Process) Config() (config.Config, error) {
 	if process.InUse != nil {
 		if c := process.InUse.Load(); c != nil {
@@ -250,9 +248,9 @@ func (process *Process) Config() (config.Config, error) {
 	return process.ReadConfig()
 }
 
-// LenientConfig is Config for what has to work where the file has mistakes as well: what can be
-// read of it counts, and the log names what is left out. It fails where the file does not tell
-// which state is meant.
+// LenientConfig is Config for commands that must also work if the file has mistakes: it uses what
+// can be read, and logs what is left out. It fails if the file does not determine the location of
+// the state.
 func (req *Request) LenientConfig() (config.Config, error) {
 	c, err := req.Config()
 	if err == nil {
@@ -296,8 +294,8 @@ func (process *Process) ReadConfig() (config.Config, error) {
 	return process.placed(c)
 }
 
-// placed returns a configuration with the state where flags want it, and refuses a folder that
-// another user could change.
+// placed returns a configuration with the state at the location given by flags, and refuses a
+// folder that another user could change.
 func (process *Process) placed(c config.Config) (config.Config, error) {
 	if process.DataFlag != "" {
 		c.DataDir = process.Path(process.DataFlag)
@@ -316,7 +314,7 @@ func (process *Process) placed(c config.Config) (config.Config, error) {
 	return c, nil
 }
 
-// Path returns a file's path as seen from the working directory.
+// Path returns a file's path relative to the working directory.
 func (process *Process) Path(p string) string {
 	if filepath.IsAbs(p) {
 		return p
@@ -329,8 +327,7 @@ func (process *Process) Path(p string) string {
 	return p
 }
 
-// Read returns a YAML file as a whole, or a JSON file of at most jsonLimit bytes; the name "-"
-// reads in.
+// Read returns a whole YAML file, or a JSON file of at most jsonLimit bytes; the name "-" reads in.
 func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte, error) {
 	if name != "-" {
 		file, err := config.Open(process.Path(name))
@@ -351,11 +348,11 @@ func (process *Process) Read(name string, in io.Reader, jsonLimit int64) ([]byte
 	return src, nil
 }
 
-// SetReviewed remembers that this request read the review that decided an approval request.
+// SetReviewed records that this request read the review that decided an approval request.
 func (req *Request) SetReviewed(id string) { req.reviewed[id] = true }
 
 // Reviewed reports whether this request read the review that decided an approval request.
 func (req *Request) Reviewed(id string) bool { return req.reviewed[id] }
 
-// Logger is the log of a service.
+// Logger returns the log of a service.
 func (req *Request) Logger(asJSON bool) *slog.Logger { return NewLogger(req.Log, asJSON) }

@@ -15,8 +15,9 @@ const (
 	PricesKind   = "prices"
 )
 
-// Governed is the configuration under the shared settings of the state: theirs, or what is
-// stricter here. A weaker one is refused. Prices are from then on those of the store.
+// Governed returns the configuration under the shared settings of the state: shared values, or
+// stricter local ones. A weaker local value is an error. From then on prices are those of the
+// store.
 func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.Store) (config.Config, view.Decider,
 	error) {
 	shared, set, err := req.Shared(ctx, s)
@@ -42,7 +43,7 @@ func (req *Request) Governed(ctx context.Context, cfg config.Config, s *store.St
 	}, nil
 }
 
-// Shared are the shared settings of the state; version 0: there are none.
+// Shared returns the shared settings of the state; version 0 means that there are none.
 func (req *Request) Shared(ctx context.Context, s *store.Store) (config.Shared, store.Setting, error) {
 	set, ok, err := s.Settings().Newest(ctx, SettingsKind)
 	if err != nil || !ok {

@@ -17,19 +17,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// Storage opens the state that a request reads and writes.
+// Storage opens the state for requests.
 type Storage interface {
-	// Open returns the state that binds every process which acts on an account, and the
-	// configuration as it holds there. The caller closes the state.
+	// Open returns the state shared by all processes that act on an account, and the configuration
+	// in force there. The caller closes the state.
 	Open(ctx context.Context, req *Request, cfg config.Config) (config.Config, *store.Store, error)
-	// Exists reports whether opening the state would not make it.
+	// Exists reports whether the state exists, so that opening it creates nothing.
 	Exists(cfg config.Config) bool
-	// Serves is true if the process is a service, which others call.
+	// Serves reports whether the process is a service.
 	Serves() bool
 }
 
-// OwnStorage is the database of the configuration, or a file in the data directory, opened
-// for each operation.
+// OwnStorage is the configured database, or a file in the data directory, opened for each
+// operation.
 type OwnStorage struct{}
 
 // Open implements Storage.
@@ -86,7 +86,7 @@ func (req *Request) Open(ctx context.Context, cfg config.Config) (*store.Store, 
 	return s, err
 }
 
-// State reads the configuration and opens the state that it names.
+// State reads the configuration and opens its state.
 func (req *Request) State(ctx context.Context) (config.Config, *store.Store, error) {
 	cfg, err := req.Config()
 	if err != nil {
@@ -95,8 +95,8 @@ func (req *Request) State(ctx context.Context) (config.Config, *store.Store, err
 	return req.Storage.Open(ctx, req, cfg)
 }
 
-// InForce opens the state with the configuration that counts there: under the shared settings
-// where there are any, and who decided that.
+// InForce opens the state and returns the configuration in force, which includes the shared
+// settings if there are any, and who decided it.
 func (req *Request) InForce(ctx context.Context) (config.Config, view.Decider, *store.Store, error) {
 	cfg, s, err := req.State(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (req *Request) InForce(ctx context.Context) (config.Config, view.Decider, *
 	return cfg, by, s, nil
 }
 
-// StateClock returns clocks that tell the time of the state, which binds everybody who
-// uses it, and with them an error where this machine's clock is not to be decided by.
+// StateClock returns clocks with the time of the state, which is binding for all its users, and an
+// error if decisions must not rely on this machine's clock.
 func (req *Request) StateClock(ctx context.Context, s *store.Store) (func() time.Time, error) {
 	clock, _, err := action.SharedClock(ctx, s.Actions(), req.Clock)
 	if err != nil {
@@ -123,8 +123,8 @@ func (req *Request) StateClock(ctx context.Context, s *store.Store) (func() time
 	return func() time.Time { return clock().Wall }, err
 }
 
-// InTime is the time of the state, for what is decided. It is refused to decide by a clock
-// that is not that of the state: a hold of others would seem to have expired.
+// InTime returns the time of the state for decisions. It is an error if this machine's clock
+// differs, because holds of others would seem to have expired.
 func (req *Request) InTime(ctx context.Context, s *store.Store) (time.Time, error) {
 	clock, err := req.StateClock(ctx, s)
 	if err != nil {
@@ -133,7 +133,7 @@ func (req *Request) InTime(ctx context.Context, s *store.Store) (time.Time, erro
 	return clock(), nil
 }
 
-// StateTime is the time of the state, for what is only shown, whatever this machine's is.
+// StateTime returns the time of the state for display, even if this machine's clock differs.
 func (req *Request) StateTime(ctx context.Context, s *store.Store) (time.Time, error) {
 	clock, err := req.StateClock(ctx, s)
 	if clock == nil {
@@ -142,7 +142,7 @@ func (req *Request) StateTime(ctx context.Context, s *store.Store) (time.Time, e
 	return clock(), nil
 }
 
-// Person returns the caller: the caller of a service, the configured identity, else the user of the
+// Person returns the caller: the caller of a service, the configured identity, or the user of the
 // operating system.
 func (req *Request) Person(cfg config.Config) (string, error) {
 	if who, served := req.Caller.Served(); served {
@@ -165,16 +165,15 @@ func (req *Request) Person(cfg config.Config) (string, error) {
 		Hint: "set identity in curfew.yaml, or CURFEW_IDENTITY"}
 }
 
-// Clock reads the clocks of this machine. Where the boot cannot be told, only the
-// wall clock is known.
+// Clock reads the clocks of this machine. If the boot is unknown, it only has the wall clock.
 func (process *Process) Clock() action.Clock {
 	c := action.Clock{Wall: process.Now().UTC()}
 	c.Boot, c.Uptime = process.Uptime()
 	return c
 }
 
-// Uptime returns the name of the machine's boot and the time since then; an empty
-// name where the system does not tell.
+// Uptime returns the name of the machine's boot and the time since then; the name is empty if the
+// system does not provide it.
 func Uptime() (boot string, up time.Duration) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -192,7 +191,7 @@ func Uptime() (boot string, up time.Duration) {
 	return strings.TrimSpace(string(id)), time.Duration(seconds * float64(time.Second))
 }
 
-// clockError adds the next step where decisions must not follow this machine's clock.
+// clockError adds the next step to the error about this machine's clock.
 func clockError(err error) error {
 	f := &Error{Code: "clock", Err: err}
 	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
@@ -201,7 +200,7 @@ func clockError(err error) error {
 	return f
 }
 
-// StateError adds the next step to an error of a state that cannot be used.
+// StateError adds the next step to the error of an unusable state.
 func StateError(err error) error {
 	if skew := (*action.SkewError)(nil); errors.As(err, &skew) {
 		return clockError(skew)
@@ -218,7 +217,7 @@ func StateError(err error) error {
 	return err
 }
 
-// Declared returns the caller by a self-declared name.
+// Declared returns the caller with a self-declared name.
 func (req *Request) Declared(cfg config.Config) (approval.Person, error) {
 	if who, served := req.Caller.Served(); served {
 		return who, nil
@@ -238,8 +237,8 @@ func (req *Request) Declared(cfg config.Config) (approval.Person, error) {
 	}, nil
 }
 
-// GovernedConfig is a configuration under the shared settings, and who decided those. Each reading
-// makes one of its own.
+// GovernedConfig is a configuration under the shared settings, and who decided those. Each read
+// returns its own copy.
 type GovernedConfig struct {
 	Config  config.Config
 	Decider view.Decider

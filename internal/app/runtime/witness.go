@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/witness"
 )
 
-// witness detects that the configured state was put back.
+// witness returns what detects that the configured state was reset to an older copy.
 func (req *Request) witness(ctx context.Context, cfg config.Config) (*witness.Witness, error) {
 	documents, err := req.witnessDocuments(ctx, cfg)
 	if err != nil {
@@ -57,13 +57,14 @@ func (req *Request) witnessDocuments(ctx context.Context, cfg config.Config) (wi
 	return witness.Dir{Path: at}, nil
 }
 
-// witnessObjects keeps the documents of a witness in a bucket.
+// witnessObjects stores the documents of a witness in a bucket.
 type witnessObjects struct {
 	objects checkpoint.Backend
 	at      string
 }
 
-// witnessLimit bounds a document, and witnessTries how often a write is tried while others write.
+// witnessLimit is the size limit of a document, witnessTries the number of attempts to write while
+// others write.
 const witnessLimit, witnessTries = 16 << 20, 4
 
 // String implements witness.Documents.
@@ -81,7 +82,7 @@ func (w witnessObjects) Read(ctx context.Context, name string) ([]byte, error) {
 	return o.Data, err
 }
 
-// Write implements witness.Documents. Of two at once the later one stays.
+// Write implements witness.Documents. Of two concurrent writes the later one is kept.
 func (w witnessObjects) Write(ctx context.Context, name string, data []byte) error {
 	var err error
 	for range witnessTries {
@@ -99,5 +100,5 @@ func (w witnessObjects) Write(ctx context.Context, name string, data []byte) err
 	return err
 }
 
-// Lock implements witness.Documents: writes are conditional instead.
+// Lock implements witness.Documents. It does nothing, because writes are conditional.
 func (w witnessObjects) Lock(context.Context) func() { return func() {} }

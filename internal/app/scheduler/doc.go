@@ -1,3 +1,3 @@
-// Package scheduler makes rounds for as long as a process serves: which process has which
-// source, when its next round is due, back-off and drain, and what /readyz and /metrics say.
+// Package scheduler runs the rounds of a service: it divides sources among processes, schedules
+// rounds, backs off and drains, and provides /readyz and /metrics.
 package scheduler

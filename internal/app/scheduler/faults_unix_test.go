@@ -24,18 +24,18 @@ import (
 	"github.com/curfew-dev/curfew/test/postgres"
 )
 
-// childVariable makes the test binary a process of a service.
+// childVariable turns the test binary into a process of a service.
 const childVariable = "CURFEW_SERVICE_CHILD"
 
-// child are the parameters of a process of the tests.
+// child holds the parameters of a test process.
 type child struct {
 	Options store.Options
-	Log     string // takes its calls
+	Log     string // receives its calls
 	Sources []string
 	TTL     time.Duration
 }
 
-// called is one call: by which process, under which fence, in which round of the ladder.
+// called is one call: its process, its fence, and the ladder's round.
 type called struct {
 	Source, Holder string
 	Fence, Round   int64
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(postgres.Run(m))
 }
 
-// serve runs rounds each of which makes one call, as rounds that act do: a write under the
-// lease first, a look at the lease, the call.
+// serve runs rounds of one call each, as acting rounds do: a write under the lease, a check of the
+// lease, the call.
 func (c child) serve(ctx context.Context) error {
 	s, err := store.Open(ctx, c.Options)
 	if err != nil {
@@ -106,12 +106,12 @@ func (c *calling) Round(ctx context.Context) (Outcome, error) {
 	}
 	line, err := json.Marshal(called{c.lease.Name, c.holder, c.lease.Fence, n, time.Now()})
 	if err == nil {
-		_, err = c.out.Write(append(line, '\n')) // one write, which others' do not mix with
+		_, err = c.out.Write(append(line, '\n')) // a single write, so that those of several processes do not mix
 	}
 	return Outcome{}, err
 }
 
-// calls reads the log of all processes, in the order in which calls were made.
+// calls reads the log of all processes in call order.
 func calls(t *testing.T, path string) []called {
 	t.Helper()
 	f, err := os.Open(path)
@@ -133,10 +133,10 @@ func calls(t *testing.T, path string) []called {
 	return out
 }
 
-// TestSurvivesKilledAndSuspendedProcesses: three processes share four sources; one after another is
-// killed and started again, or stopped for longer than its lease and woken. No call is made
-// under a lease that another process had taken by then, no round is made twice, and after
-// each kill every source is read within 15 s.
+// TestSurvivesKilledAndSuspendedProcesses shares four sources among three processes, which are
+// killed and restarted, or suspended for longer than their leases and resumed. No call is made
+// under a lease that another process has taken, no round is repeated, and after each kill every
+// source is read within 15 s.
 func TestSurvivesKilledAndSuspendedProcesses(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow runs it")
@@ -174,7 +174,8 @@ func TestSurvivesKilledAndSuspendedProcesses(t *testing.T) {
 					_ = p.Wait()
 				}
 			}()
-			// every waits until each source was called after a time, and returns how long that took.
+			// every waits until each source was called after a time, and returns how long that
+			// took.
 			every := func(since time.Time) time.Duration {
 				for time.Since(since) < time.Minute {
 					seen := map[string]bool{}
@@ -215,8 +216,8 @@ func TestSurvivesKilledAndSuspendedProcesses(t *testing.T) {
 			if worst >= 15*time.Second {
 				t.Errorf("a source was not read for %s after a kill", worst)
 			}
-			// One that was stopped while it wrote holds its source until the database gives up
-			// on it, after 20 s.
+			// A process that is suspended during a write holds its source until the database gives
+			// up after 20 s.
 			if stopped >= 40*time.Second {
 				t.Errorf("a source was not read for %s after a stop", stopped)
 			}

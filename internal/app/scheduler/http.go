@@ -12,19 +12,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Readiness reports whether the service answers and can stop actions, and what it does not do.
+// Readiness is the status of the service: whether it answers and can stop actions, and its
+// problems.
 type Readiness struct {
-	// Ready is false until the state answers and while it does not. What cannot be read of the
-	// accounts is in Degraded: it takes neither the API nor a freeze away.
+	// Ready is true if the state responds. Unreadable accounts are listed in Degraded; they affect
+	// neither the API nor a freeze.
 	Ready bool `json:"ready"`
-	// Degraded are the sources that are not read within their interval, with the cause.
+	// Degraded lists the sources that are not read within their interval, with the cause.
 	Degraded []string `json:"degraded,omitempty"`
-	// Database is "ok", or what is wrong with it.
+	// Database is "ok" or its problem.
 	Database string `json:"database"`
-	// Configuration is the error in the newest configuration, while the one before is in force;
+	// Configuration is the error in the newest configuration while the previous one is in force;
 	// empty if there is none.
 	Configuration string `json:"configuration,omitempty"`
-	// Frozen is true if all actions are held back, and Freeze by whom, since when and why.
+	// Frozen is true if all actions are held back; Freeze contains by whom, since when and why.
 	Frozen bool   `json:"frozen"`
 	Freeze string `json:"freeze,omitempty"`
 	// Problems are all other problems.
@@ -34,8 +35,8 @@ type Readiness struct {
 	databaseAge time.Duration
 }
 
-// Ready reports whether the database answers, and which sources are not read within their interval by
-// this process. Those that another process holds are its concern, which says so of itself.
+// Ready reports whether the database responds, and which sources this process does not read within
+// their interval. Sources that other processes hold are reported by those.
 func (s *Scheduler) Ready() Readiness {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,12 +75,12 @@ func (s *Scheduler) Ready() Readiness {
 	return r
 }
 
-// problem reports whether something is wrong besides a source.
+// problem reports whether something is wrong apart from a source.
 func (r *Readiness) problem(what string) bool {
 	return slices.ContainsFunc(r.Problems, func(p string) bool { return strings.HasPrefix(p, what+": ") })
 }
 
-// late reports whether a source was not read in time: by this process, or by no process at all.
+// late reports whether a source was not read in time, by this process or by any.
 func (s *Scheduler) late(st Status, now time.Time) bool {
 	switch {
 	case st.Background:
@@ -94,7 +95,7 @@ func (s *Scheduler) late(st Status, now time.Time) bool {
 	return now.Sub(st.since) > 2*s.TTL || st.ReadAt.IsZero()
 }
 
-// age is how long ago a source was read, or taken.
+// age returns the time since a source was read or taken.
 func (s *Scheduler) age(st Status) time.Duration {
 	from := st.ReadAt
 	if from.IsZero() {
@@ -103,7 +104,7 @@ func (s *Scheduler) age(st Status) time.Duration {
 	return max(0, s.Now().Sub(from))
 }
 
-// withoutCauses returns the states alone. What is wrong may name hosts, accounts and people.
+// withoutCauses returns the states alone, because causes may name hosts, accounts and people.
 func (r Readiness) withoutCauses() Readiness {
 	state := func(cause string) string {
 		if cause == "" {
@@ -134,12 +135,12 @@ func (r Readiness) withoutCauses() Readiness {
 
 const (
 	databaseOK = "ok"
-	// hiddenCause stands for what only a caller with a credential is told.
+	// hiddenCause replaces a cause for callers without a credential.
 	hiddenCause = "shown to callers with a credential"
 )
 
-// Handler serves what the service says of itself, and what is mounted by pattern. What is wrong is
-// told to those alone whom known reports to have a credential; nil knows no one.
+// Handler serves the status of the service and the mounted patterns. Only requests for which known
+// returns true see causes; nil knows none.
 func (s *Scheduler) Handler(mounted map[string]http.Handler, known func(*http.Request) bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -172,11 +173,11 @@ func (s *Scheduler) Handler(mounted map[string]http.Handler, known func(*http.Re
 	})
 }
 
-// ConfigurationHeader is in every answer while the newest configuration is not in force because it
-// has mistakes, which /readyz names.
+// ConfigurationHeader is set in every response while the newest configuration has mistakes and is
+// not in force; /readyz names them.
 const ConfigurationHeader = "Curfew-Configuration"
 
-// Server bounds what a client may take of the service.
+// Server returns an HTTP server with limits for clients.
 func Server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 60 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -184,8 +185,7 @@ func Server(h http.Handler) *http.Server {
 	}
 }
 
-// Summary says in a line what a round did; empty where it did nothing that people would ask
-// about.
+// Summary describes in a line what a round did; empty if nothing is worth mentioning.
 func (o Outcome) Summary() string {
 	counts := map[string][]string{}
 	var order []string

@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// Metrics are those of the service itself.
+// Metrics are the service's own metrics.
 type Metrics struct {
 	Registry *prometheus.Registry
 	service  *Scheduler
@@ -35,7 +35,7 @@ type Metrics struct {
 	valid    prometheus.Gauge
 	// replicas are the sizes of serving fleets.
 	replicas *prometheus.GaugeVec
-	// Of the newest round.
+	// Metrics of the newest round.
 	resources, verdicts, running, wasted, missing *prometheus.GaugeVec
 
 	age, interval, late, held, ready, database, frozen, fuses, owed, problem, certificate, token *prometheus.Desc
@@ -116,7 +116,7 @@ func newMetrics(s *Scheduler) *Metrics {
 	return m
 }
 
-// own are the collectors of curfew's own metrics.
+// own returns the collectors of curfew's own metrics.
 func (m *Metrics) own() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.rounds, m.duration, m.calls, m.costs, m.actions, m.failures, m.told, m.errors, m.losses, m.reloads, m.valid,
@@ -131,7 +131,7 @@ type Description struct {
 	Labels           []string
 }
 
-// description reads what the library does not hand out.
+// description matches the text form of a metric, because the library does not export these fields.
 var description = lazyregexp.New(
 	`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
 
@@ -169,7 +169,7 @@ func Descriptions() ([]Description, error) {
 	return out, nil
 }
 
-// Describe implements [prometheus.Collector] for what is computed when it is asked.
+// Describe implements [prometheus.Collector] for metrics computed on collection.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.age, m.interval, m.late, m.held, m.ready, m.database, m.frozen, m.fuses, m.owed,
@@ -223,10 +223,10 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 func (m *Metrics) failed(what string) { m.errors.WithLabelValues(what).Inc() }
 func (m *Metrics) lost()              { m.losses.Inc() }
 
-// The results of messages to people.
+// Results of messages to people.
 const notified, notNotified = "accepted", "refused"
 
-// Told counts a message to people, which someone's channel accepted, or none did.
+// Told counts a message to people, which a channel accepted or all refused.
 func (m *Metrics) Told(accepted bool) {
 	result := notNotified
 	if accepted {
@@ -262,21 +262,21 @@ func (m *Metrics) reloaded(err error) {
 	m.valid.Set(valid)
 }
 
-// dollars are for a metric alone, of billionths: sums of money are never made of them.
+// dollars converts an amount for a metric. Sums of money never use it.
 func dollars(a money.Amount) float64 { return float64(a) / 1e9 }
 
-// The results of rounds.
+// Results of rounds.
 const roundDone, roundPartial, roundFailed = "done", "partial", "failed"
 
-// begin sets the rounds of a source to 0, so that the first of each result is an increase.
+// begin sets the round counters of a source to 0, so that the first result is an increase.
 func (m *Metrics) begin(source string) {
 	for _, result := range []string{roundDone, roundPartial, roundFailed} {
 		m.rounds.WithLabelValues(source, result)
 	}
 }
 
-// forget leaves out what the newest round of a source saw: another process says it from now on, or
-// nothing reads the source any more.
+// forget removes the values of a source's newest round: another process reports them from now on,
+// or nothing reads the source.
 func (m *Metrics) forget(source string) {
 	for _, g := range []*prometheus.GaugeVec{m.resources, m.verdicts, m.running, m.wasted, m.missing} {
 		g.DeletePartialMatch(prometheus.Labels{"source": source})
@@ -305,7 +305,7 @@ func (m *Metrics) round(src Source, took time.Duration, o Outcome, err error) {
 	for verb, n := range o.Failed {
 		m.failures.WithLabelValues(string(verb)).Add(float64(n))
 	}
-	if err != nil || src.Background { // what it saw is counted where it is watched
+	if err != nil || src.Background { // its resources are counted by the source that watches them
 		return
 	}
 	m.resources.WithLabelValues(source).Set(float64(o.Resources))

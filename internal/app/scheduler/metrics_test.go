@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// sample returns the value of a metric with labels, and whether there is one.
+// sample returns the value of a metric with labels, and whether it exists.
 func sample(t *testing.T, s *Scheduler, name string, labels map[string]string) (value float64, ok bool) {
 	t.Helper()
 	families, err := s.Metrics.Registry.Gather()
@@ -35,7 +35,7 @@ func sample(t *testing.T, s *Scheduler, name string, labels map[string]string) (
 	return 0, false
 }
 
-// TestMetricsStartAtZero: the first round of each result is an increase.
+// TestMetricsStartAtZero checks that the first round of each result is an increase.
 func TestMetricsStartAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -52,8 +52,9 @@ func TestMetricsStartAtZero(t *testing.T) {
 	})
 }
 
-// TestMetricsOfASourceEndWithIt: what a source is like is told by one process, and by none once nothing reads it.
-func TestMetricsOfASourceEndWithIt(t *testing.T) {
+// TestForgetsMetricsOfLeftSources checks that only one process reports the metrics of a source, and
+// none once nothing reads it.
+func TestForgetsMetricsOfLeftSources(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(s *Scheduler, leases *table)
@@ -96,7 +97,8 @@ func TestMetricsOfASourceEndWithIt(t *testing.T) {
 	}
 }
 
-// TestHoldsNoSourceWithoutDatabase: a process whose leases have ended does not say that it holds sources.
+// TestHoldsNoSourceWithoutDatabase checks that a process whose leases have expired does not report
+// that it holds sources.
 func TestHoldsNoSourceWithoutDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases, source := newTable(), map[string]string{"source": "aws"}

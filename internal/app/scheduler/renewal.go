@@ -11,9 +11,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// renew renews the leases of all sources that this process holds, together, until the context
-// ends. The rounds under one end when it is lost, or when the database has not renewed it for
-// as long as it was taken.
+// renew renews the leases of all sources that this process holds, together, until the context ends.
+// The rounds under a lease end when it is lost, or when the database has not renewed it within its
+// duration.
 func (s *Scheduler) renew(ctx context.Context) {
 	var apart sync.WaitGroup
 	defer apart.Wait()
@@ -30,8 +30,8 @@ func (s *Scheduler) renew(ctx context.Context) {
 	}
 }
 
-// renewAll renews the leases in one transaction, and returns the holdings whose leases others
-// are in the way of. To wait for one of these holds up none of the others.
+// renewAll renews the leases in one transaction, and returns the holdings whose leases are blocked
+// by others, so that waiting for one delays no other.
 func (s *Scheduler) renewAll(ctx context.Context) (left []*holding) {
 	s.mu.Lock()
 	held := make(map[string]*holding, len(s.held))
@@ -81,7 +81,7 @@ func (s *Scheduler) renewOne(ctx context.Context, h *holding) {
 	s.renewed(ctx, h, began, err)
 }
 
-// renewed notes what came of a renewal. The lock is held.
+// renewed records the result of a renewal. The caller holds the lock.
 func (s *Scheduler) renewed(ctx context.Context, h *holding, began time.Time, err error) {
 	switch {
 	case h.lose == nil:
@@ -94,8 +94,8 @@ func (s *Scheduler) renewed(ctx context.Context, h *holding, began time.Time, er
 	}
 }
 
-// release gives the lease of a holding back, whose rounds have ended, once no renewal is under
-// way that would take it again.
+// release releases the lease of a holding whose rounds have ended, once no renewal is running that
+// would take it again.
 func (s *Scheduler) release(ctx context.Context, h *holding) error {
 	s.mu.Lock()
 	h.lose = nil

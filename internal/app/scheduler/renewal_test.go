@@ -53,10 +53,9 @@ func (b *busyTable) Renew(ctx context.Context, l store.Lease, length time.Durati
 	return b.table.Renew(ctx, l, length)
 }
 
-// TestLeasesAreRenewedTogether: by one renewal for all, and one that others are in the way of
-// keeps none of the others from being renewed. It is renewed once the way is free, and lost
-// where it is not in time.
-func TestLeasesAreRenewedTogether(t *testing.T) {
+// TestRenewsLeasesTogether checks that one call renews all leases, and that a blocked one does not
+// prevent the renewal of the others. It is renewed once it is free, or lost if that is too late.
+func TestRenewsLeasesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := newDesk(), &busyTable{table: newTable(), busy: "s-07", wait: make(chan struct{})}
 		var sources []Source
@@ -102,8 +101,8 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 	})
 }
 
-// TestLimitsConcurrentFirstPasses: of many sources that are taken at once only some are read for the
-// first time at a time, and one that hangs keeps none from it for long.
+// TestLimitsConcurrentFirstPasses checks that if many sources are taken at once, only some are read
+// for the first time concurrently, and one that hangs does not block the others for long.
 func TestLimitsConcurrentFirstPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// What keeps a service from asking too often.
+// Limits that keep a service from asking too often.
 const (
-	// least is between two rounds, whatever is due, and a quarter of the interval; where the
-	// interval is shorter, that is.
+	// least is the minimum wait for a round that is due early, as is a quarter of the interval. A
+	// wait is never longer than the interval.
 	least        = 15 * time.Second
 	firstBackoff = 5 * time.Second
 	lastBackoff  = 5 * time.Minute
-	// backgroundBackoff is the first one of a source in the background.
+	// backgroundBackoff is the first back-off of a background source.
 	backgroundBackoff = time.Minute
 )
 
-// jitter is a time within a tenth of another.
+// jitter returns a random time within a tenth of another.
 func jitter(d time.Duration) time.Duration { return between(d*9/10, d*11/10) }
 
-// between is a time from one to another.
+// between returns a random time in a range.
 func between(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Float64()*float64(high-low))
 }
 
-// pause is how long to wait after a round that ended well: never longer than the interval of
-// the source. Sources that were taken at once are spread over theirs after the first round.
+// pause returns the wait after a successful round, at most the interval of the source. Sources that
+// were taken at once are spread over their interval after the first round.
 func pause(src Source, out Outcome, ended time.Time, first bool) time.Duration {
 	every := src.Every()
 	wait := between(every*9/10, every)
@@ -40,16 +40,16 @@ func pause(src Source, out Outcome, ended time.Time, first bool) time.Duration {
 	return min(max(out.Next.Sub(ended), least, every/4), wait)
 }
 
-// backoff is how long to wait after failures in a row.
+// backoff returns the wait after a number of consecutive failures.
 func backoff(src Source, failures int) time.Duration {
 	begin, end := firstBackoff, lastBackoff
-	if src.Background { // a round that reads everything costs too much to be tried again and again
+	if src.Background { // a round that reads everything is too expensive to retry often
 		begin, end = backgroundBackoff, max(src.Every(), lastBackoff)
 	}
 	return min(begin<<min(failures-1, 10), end)
 }
 
-// first is how long to wait for the first round of a source.
+// first returns the wait before the first round of a source.
 func (s *Scheduler) first(ctx context.Context, src Source) time.Duration {
 	if src.First == nil {
 		return 0
@@ -64,7 +64,7 @@ func (s *Scheduler) first(ctx context.Context, src Source) time.Duration {
 	return wait
 }
 
-// rest waits until the next round of a source, or until it is to be given back.
+// rest waits until the next round of a source, or until it is to be released.
 func (s *Scheduler) rest(ctx context.Context, h *holding, wait time.Duration) {
 	if wait <= 0 {
 		return
@@ -98,16 +98,16 @@ func (s *Scheduler) rest(ctx context.Context, h *holding, wait time.Duration) {
 	_ = s.Sleep(resting, wait)
 }
 
-// dueInterval is the time between two questions whether a round is due before its time.
+// dueInterval is the time between two checks whether a round is due early.
 const dueInterval = time.Minute
 
-// beginFor is how long a first round keeps others from beginning.
+// beginFor is how long a first round blocks other first rounds.
 const beginFor = 5 * time.Second
 
-// begin waits for a place among the first rounds, which read everything: a process that takes
-// many sources at once would else renew no lease in time. The place is given back by the
-// returned function, or after a while, so that one that hangs holds up nothing for long; nil
-// says that no round is to begin.
+// begin waits for a slot for a first round, which reads everything: a process that takes many
+// sources at once would otherwise not renew its leases in time. The returned function releases the
+// slot, which also happens after a while, so that a round that hangs blocks nothing for long; nil
+// means that no round must begin.
 func (s *Scheduler) begin(ctx context.Context, h *holding) (begun func()) {
 	select {
 	case s.beginning <- struct{}{}:
@@ -124,8 +124,8 @@ func (s *Scheduler) begin(ctx context.Context, h *holding) (begun func()) {
 	}
 }
 
-// turn waits until a round of a source may begin, and says whether it may. A source in the
-// background has the place for one then, which is to be given back.
+// turn waits until a round of a source may begin, and reports whether it may. A background source
+// then holds the slot for one, which must be released.
 func (s *Scheduler) turn(ctx context.Context, h *holding) bool {
 	var place chan struct{}
 	if h.source.Background {
@@ -151,7 +151,7 @@ func (s *Scheduler) turn(ctx context.Context, h *holding) bool {
 	}
 }
 
-// Jitter is a time from one to another, so that accounts are not audited at once.
+// Jitter returns a random time in a range, so that accounts are not audited at once.
 func Jitter(low, high time.Duration) time.Duration {
 	return low + time.Duration(rand.Float64()*float64(high-low))
 }

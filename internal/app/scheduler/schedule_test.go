@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestKeepsShortInterval: a source is never left alone for longer than its interval, from
-// the first round on, also where something is due at once, and when its process died.
+// TestKeepsShortInterval checks that a source never waits longer than its interval, from the first
+// round on, even if something is always due or its process died.
 func TestKeepsShortInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 2 * time.Second
@@ -43,8 +43,8 @@ func TestKeepsShortInterval(t *testing.T) {
 	})
 }
 
-// TestSourcesAreSpread: those that were taken at once do not go on at once.
-func TestSourcesAreSpread(t *testing.T) {
+// TestSpreadsSources checks that sources that were taken at once do not continue at once.
+func TestSpreadsSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		var sources []Source
@@ -73,8 +73,8 @@ func TestSourcesAreSpread(t *testing.T) {
 	})
 }
 
-// TestKeepsSourcesAcrossReload: what is set again as it was keeps what makes its rounds; what changed
-// is opened again, and what is new begins.
+// TestKeepsSourcesAcrossReload checks that unchanged sources keep their rounds, changed ones are
+// reopened, and new ones begin.
 func TestKeepsSourcesAcrossReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -88,7 +88,7 @@ func TestKeepsSourcesAcrossReload(t *testing.T) {
 		for time.Sleep(5 * time.Minute); ; time.Sleep(time.Second) {
 			var at int
 			if d.set(func() { at = d.at["gone"] }); at > 0 {
-				break // it is left out while its round goes on
+				break // it is removed during its round
 			}
 		}
 		s.Set([]Source{of("same", "1"), of("changed", "2"), of("new", "2"), of("unnamed", "")})
@@ -114,9 +114,9 @@ func TestKeepsSourcesAcrossReload(t *testing.T) {
 	})
 }
 
-// TestBackgroundPassesDelayNoOthers: rounds in the background are made one at a time, begin
-// when their source says so, are tried again seldom, and neither delay the other rounds,
-// the readiness nor the end of the service.
+// TestBackgroundPassesDelayNoOthers checks that background rounds run one at a time, begin when
+// their source says so, are rarely retried, and delay neither other rounds, nor the readiness or
+// the end of the service.
 func TestBackgroundPassesDelayNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, fast := newDesk(), newDesk()
@@ -169,9 +169,9 @@ func TestBackgroundPassesDelayNoOthers(t *testing.T) {
 	})
 }
 
-// TestDeniedAccountsAreNamed: accounts that cannot be read back off and are named, and so is the
-// organization whose accounts are not known; the service answers and stops actions all the same.
-func TestDeniedAccountsAreNamed(t *testing.T) {
+// TestNamesDeniedAccounts checks that unreadable accounts back off and are named, as is an
+// organization whose accounts are unknown, and that the service still answers and stops actions.
+func TestNamesDeniedAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := newDesk(), newDesk()
 		bad.err = errors.New("assume role: denied")
@@ -202,9 +202,9 @@ func TestDeniedAccountsAreNamed(t *testing.T) {
 	})
 }
 
-// TestDueSourceIsReadBeforeItsTime begins the next round of a source within a minute or two after it
-// became due, and only then.
-func TestDueSourceIsReadBeforeItsTime(t *testing.T) {
+// TestReadsDueSourceEarly checks that the next round of a source begins within a minute or two
+// after it became due, and only then.
+func TestReadsDueSourceEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
 		src := d.source("audit")

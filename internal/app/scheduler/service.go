@@ -20,50 +20,45 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// Source is an account that is read and decided by itself.
+// Source is an account that is read and judged separately.
 type Source struct {
-	// Name is the same in every process: leases and metrics go by it.
+	// Name is the same in every process and identifies leases and metrics.
 	Name string
-	// Every returns the time between two rounds as it is now, and Deadline is how long one
-	// may take.
+	// Every returns the current time between two rounds; Deadline is the maximum duration of one.
 	Every    func() time.Duration
 	Deadline time.Duration
-	// Made names what the source was made from. Setting a source again whose name and Made are
-	// those of before leaves its rounds alone; an empty Made is never the same.
+	// Made identifies the inputs of the source. Setting a source again with the same Name and Made
+	// does not affect its rounds; an empty Made always differs.
 	Made string
-	// First returns how long to wait for the first round once the source is taken; nil waits
-	// not at all.
+	// First returns the wait before the first round once the source is taken; nil is no wait.
 	First func(ctx context.Context) (time.Duration, error)
-	// Background is true if its rounds may take long and are seldom, such as audits: a process
-	// makes one of them at a time, they are never late, and one under way ends at once when the
-	// service does.
+	// Background is true if its rounds are long and rare, such as audits: a process runs one of
+	// them at a time, they are never late, and they end at once when the service does.
 	Background bool
-	// Due reports whether the next round is due before its time. It is asked about once a minute;
-	// nil is never.
+	// Due reports whether the next round is due early. It is called about once a minute; nil is
+	// never.
 	Due func(ctx context.Context) (bool, error)
-	// Open returns what makes the rounds, which knows nothing yet. What it writes is
-	// conditional on the lease.
+	// Open returns the Rounds without any earlier state. Their writes are conditional on the lease.
 	Open func(ctx context.Context, lease store.Lease) (Rounds, error)
 }
 
-// Rounds makes the rounds of one source, one after another. After an error it is not used
-// again.
+// Rounds makes the rounds of one source, sequentially. After an error it is not used again.
 type Rounds interface {
 	Round(ctx context.Context) (Outcome, error)
 }
 
 // Outcome is the result of a round.
 type Outcome struct {
-	// Next is when something is due before the next regular round; zero is nothing.
+	// Next is the time of something due before the next regular round; zero if nothing is.
 	Next time.Time
-	// Resources are how many there are, Verdicts how many machines are in each state.
+	// Resources is their number, Verdicts the number of machines in each state.
 	Resources int
 	Verdicts  map[string]int
 	// Running is the hourly cost of the machines, Wasted that of the idle, held and stalled ones.
 	Running, Wasted money.Amount
 	Calls           []inventory.Calls
 	Acts            []Act
-	// Failed is how many actions failed in the round, by verb, those that failed before included.
+	// Failed counts failed actions by verb, including those that failed in earlier rounds.
 	Failed map[policy.Verb]int
 	// Missing lists the parts that could not be read or recorded.
 	Missing []string
@@ -76,41 +71,39 @@ type Act struct {
 	Result   string
 }
 
-// Leases divide sources between processes; [store.Leases] is one.
+// Leases divide sources among processes; [store.Leases] implements it.
 type Leases interface {
 	Take(ctx context.Context, name, holder string, length time.Duration) (store.Lease, bool, error)
 	Renew(ctx context.Context, lease store.Lease, length time.Duration) (store.Lease, error)
-	// RenewAll renews many at once. Those that others are in the way of are left: Renew waits
-	// for them.
+	// RenewAll renews several leases at once. Blocked ones are skipped; Renew waits for them.
 	RenewAll(ctx context.Context, leases []store.Lease, length time.Duration) (lost, left []store.Lease, err error)
 	Release(ctx context.Context, lease store.Lease) error
 	All(ctx context.Context) ([]store.Lease, time.Time, error)
 	Prune(ctx context.Context, prefix string, before time.Time) error
 }
 
-// Options of a service.
+// Options of a scheduler.
 type Options struct {
-	// Leases of the state; nil holds every source without asking.
+	// Leases of the state; nil holds every source without leases.
 	Leases Leases
-	// Holder names this process among those that share the state.
+	// Holder identifies this process among those that share the state.
 	Holder string
-	// TTL is for how long a lease is taken. A process that dies keeps its sources from the
-	// others for as long.
+	// TTL is the duration of a lease. The sources of a process that dies are blocked for that long.
 	TTL time.Duration
-	// Drain is how long a round under way may go on after the service was told to end.
+	// Drain is how long a running round may continue after the service was told to end.
 	Drain time.Duration
 	// Now and Sleep are the clock; a simulation has its own.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
 	Log   *slog.Logger
-	// Frozen, when set, reads whether all actions are held back, at every look at the leases; nil
-	// says that they are not.
+	// Frozen, if set, returns the freeze of all actions, at every look at the leases; nil if there
+	// is none.
 	Frozen func(ctx context.Context) (*action.Freeze, error)
-	// Facts, when set, reads what else metrics tell of the state, seldom.
+	// Facts, if set, reads further metrics from the state, at longer intervals.
 	Facts func(ctx context.Context) (Facts, error)
-	// Certificate, when set, returns when the certificate of the server expires.
+	// Certificate, if set, returns the expiry of the server's certificate.
 	Certificate func() (time.Time, bool)
-	// Done, when set, is told of every round.
+	// Done, if set, is called after every round.
 	Done func(source string, o Outcome, err error)
 }
 
@@ -118,20 +111,20 @@ type Options struct {
 type Facts struct {
 	// Fuses counts the blown fuses without a confirmation.
 	Fuses int
-	// TokenExpires is when the first of the API's tokens that still count expires; zero is none.
+	// TokenExpires is the earliest expiry of the API's valid tokens; zero if there are none.
 	TokenExpires time.Time
-	// Owed counts the notices of actions and alarms that no channel accepted yet.
+	// Owed counts notices of actions and alarms that no channel has accepted yet.
 	Owed int
 }
 
 // factsEvery is the time between two readings of facts.
 const factsEvery = 15 * time.Second
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultTTL   = 8 * time.Second
 	DefaultDrain = 30 * time.Second
-	// replicas is the beginning of the leases by which processes know how many they are.
+	// replicas is the prefix of the leases by which processes count each other.
 	replicas = "replica/"
 )
 
@@ -145,15 +138,15 @@ type Scheduler struct {
 	held       map[string]*holding
 	status     map[string]*Status
 	others     map[string]store.Lease // leases of other processes, by source
-	reached    time.Time              // when the database answered last
-	problem    string                 // why it does not answer
-	outage     time.Time              // since when it does not, and when the log said so last
+	reached    time.Time              // when the database last responded
+	problem    string                 // why it does not respond
+	outage     time.Time              // when that began, and when it was last logged
 	outageSaid time.Time
-	config     string         // what is wrong with the newest configuration
-	freeze     *action.Freeze // what holds all actions back; nil where nothing does
-	facts      Facts          // as they were read at factsAt
+	config     string         // error in the newest configuration
+	freeze     *action.Freeze // freeze of all actions, or nil
+	facts      Facts          // as of factsAt
 	factsAt    time.Time
-	other      map[string]string // what else is wrong, by what it is about
+	other      map[string]string // further problems by subject
 	started    time.Time
 	wake       chan struct{}
 	self       store.Lease
@@ -168,12 +161,12 @@ type Scheduler struct {
 // holding is a source that this process holds.
 type holding struct {
 	source Source
-	// leave is closed when it is to be given back after the round under way.
+	// leave is closed when it is to be released after the running round.
 	leave chan struct{}
 	once  sync.Once
-	// lease is the one of the source, and lose ends the rounds under it; nil where it is not
-	// to be renewed. Answered is when the database last renewed it, and waited is closed when
-	// a renewal ends that has to wait; nil where none does. The service's lock is for these.
+	// lease is the lease of the source, and lose ends the rounds under it; nil if it is not to be
+	// renewed. answered is when the database last renewed it. waited is closed when a blocking
+	// renewal ends, or nil. The scheduler's lock protects these.
 	lease    store.Lease
 	lose     context.CancelCauseFunc
 	answered time.Time
@@ -182,7 +175,7 @@ type holding struct {
 
 func (h *holding) end() { h.once.Do(func() { close(h.leave) }) }
 
-// leaves reports whether it is given back already.
+// leaves reports whether it is being released.
 func (h *holding) leaves() bool {
 	select {
 	case <-h.leave:
@@ -192,7 +185,8 @@ func (h *holding) leaves() bool {
 	}
 }
 
-// staying are the sources that this process holds and goes on holding. The lock is held.
+// staying returns the sources that this process holds and will continue to hold. The caller holds
+// the lock.
 func (s *Scheduler) staying() []*holding {
 	out := make([]*holding, 0, len(s.held))
 	for _, h := range s.held {
@@ -206,14 +200,14 @@ func (s *Scheduler) staying() []*holding {
 // Status is the status of a source.
 type Status struct {
 	Source string `json:"source"`
-	// Held is true if this process holds it, Holder which other one does.
+	// Held is true if this process holds it; Holder is the other process that does.
 	Held   bool   `json:"held"`
 	Holder string `json:"holder,omitempty"`
-	// ReadAt is when its newest round ended well.
+	// ReadAt is the end of its newest successful round.
 	ReadAt time.Time `json:"read_at,omitzero"`
-	// NextAt is when its next round begins.
+	// NextAt is the beginning of its next round.
 	NextAt time.Time `json:"next_at,omitzero"`
-	// Problem is why the newest round did not end well; Failures counts such rounds in a row.
+	// Problem is why the newest round failed; Failures counts consecutive failures.
 	Problem  string   `json:"problem,omitempty"`
 	Failures int      `json:"failures,omitempty"`
 	Missing  []string `json:"missing,omitempty"`
@@ -226,7 +220,7 @@ type Status struct {
 	since           time.Time // when it was taken, or seen free
 }
 
-// New returns a service without sources.
+// New returns a scheduler without sources.
 func New(o Options) *Scheduler {
 	if o.TTL <= 0 {
 		o.TTL = DefaultTTL
@@ -246,8 +240,7 @@ func New(o Options) *Scheduler {
 	return s
 }
 
-// Set replaces the sources. Rounds under way go on to their end, and sources that are the
-// same as before go on as they are.
+// Set replaces the sources. Running rounds are completed, and unchanged sources are not affected.
 func (s *Scheduler) Set(sources []Source) {
 	s.mu.Lock()
 	s.sources = sources
@@ -267,7 +260,7 @@ func (s *Scheduler) Set(sources []Source) {
 	s.nudge()
 }
 
-// Reloaded records the error in the newest configuration, while the one before is in force; nil
+// Reloaded records the error in the newest configuration, while the previous one is in force; nil
 // clears it.
 func (s *Scheduler) Reloaded(err error) {
 	s.mu.Lock()
@@ -279,13 +272,13 @@ func (s *Scheduler) Reloaded(err error) {
 	s.Metrics.reloaded(err)
 }
 
-// The subjects of [Scheduler.Problem].
+// Subjects of [Scheduler.Problem].
 const (
 	ProblemState        = "state"
 	ProblemOrganization = "organization"
 )
 
-// known are the facts as they were read last.
+// known returns the facts that were read last.
 func (s *Scheduler) known() Facts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +297,7 @@ func (s *Scheduler) Problem(what string, err error) {
 	}
 }
 
-// nudge makes the dealer look at once.
+// nudge makes the dealer look immediately.
 func (s *Scheduler) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -312,8 +305,8 @@ func (s *Scheduler) nudge() {
 	}
 }
 
-// Run runs rounds until the context ends, and then waits for those under way, at most the
-// drain. It always returns nil: what goes wrong is tried again.
+// Run runs rounds until the context ends, and then waits for running ones, at most the drain time.
+// It always returns nil, because failures are retried.
 func (s *Scheduler) Run(ctx context.Context) error {
 	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -352,11 +345,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll is how long the dealer waits, which differs so that processes do not ask at once.
+// poll returns the wait of the dealer, which varies so that processes do not poll at once.
 func (s *Scheduler) poll() time.Duration { return jitter(s.TTL / 5) }
 
-// deal takes sources that are free, up to this process's share, and gives back what is over
-// it.
+// deal takes free sources up to this process's share, and releases those above it.
 func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 	s.mu.Lock()
 	sources := slices.Clone(s.sources)
@@ -391,7 +383,7 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		return
 	}
 	s.recovered()
-	// Each begins somewhere else, so that they do not all want the same one.
+	// Processes begin at different offsets, so that they do not all try the same source.
 	offset := rand.IntN(max(1, len(sources)))
 	for i := range sources {
 		src := sources[(i+offset)%len(sources)]
@@ -402,8 +394,8 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 		lease := leases[src.Name]
 		free := !lease.Until.After(now) || lease.Holder == s.Holder
 		unheld := s.seen(src, mine, free, lease)
-		// A source that no process takes is taken over the share too: a process may count that
-		// does nothing.
+		// A source that no process takes is taken even above the share, because a counted process
+		// may not do anything.
 		if mine || !free || full && unheld < 2*s.TTL {
 			continue
 		}
@@ -439,7 +431,7 @@ func (s *Scheduler) deal(ctx, hard context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// learn reads the facts again where that is due.
+// learn reads the facts again if that is due.
 func (s *Scheduler) learn(ctx context.Context) error {
 	s.mu.Lock()
 	due := s.Facts != nil && (s.factsAt.IsZero() || s.Now().Sub(s.factsAt) >= factsEvery)
@@ -455,14 +447,14 @@ func (s *Scheduler) learn(ctx context.Context) error {
 	return nil
 }
 
-// learned notes facts as they are now.
+// learned records the current facts.
 func (s *Scheduler) learned(facts Facts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.facts, s.factsAt = facts, s.Now()
 }
 
-// froze notes whether all actions are held back, and logs where that has changed.
+// froze records whether all actions are held back, and logs a change.
 func (s *Scheduler) froze(now *action.Freeze) {
 	s.mu.Lock()
 	before := s.freeze
@@ -476,15 +468,15 @@ func (s *Scheduler) froze(now *action.Freeze) {
 	}
 }
 
-// Configuration returns what is wrong with the newest configuration, while the one before is in
-// force; empty is nothing.
+// Configuration returns the error in the newest configuration while the previous one is in force;
+// empty if there is none.
 func (s *Scheduler) Configuration() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config
 }
 
-// look keeps the lease by which other processes count this one, and reads all leases.
+// look renews the lease by which other processes count this one, and reads all leases.
 func (s *Scheduler) look(ctx context.Context) (map[string]store.Lease, time.Time, error) {
 	var err error
 	renewed := s.self
@@ -512,7 +504,7 @@ func (s *Scheduler) look(ctx context.Context) (map[string]store.Lease, time.Time
 	return out, now, nil
 }
 
-// share is how many of the sources are this process's, rounded up.
+// share returns this process's share of the sources, rounded up.
 func (s *Scheduler) share(leases map[string]store.Lease, now time.Time, sources int) int {
 	alive := 0
 	for name, l := range leases {
@@ -524,7 +516,7 @@ func (s *Scheduler) share(leases map[string]store.Lease, now time.Time, sources 
 	return (sources + alive - 1) / alive
 }
 
-// seen notes who has a source, and returns for how long no process has had it.
+// seen records the holder of a source, and returns how long no process has held it.
 func (s *Scheduler) seen(src Source, mine, free bool, lease store.Lease) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -534,7 +526,7 @@ func (s *Scheduler) seen(src Source, mine, free bool, lease store.Lease) time.Du
 	if !mine && !free {
 		st.Holder = lease.Holder
 		if before == "" {
-			s.Metrics.forget(src.Name) // what it is like, the other one says
+			s.Metrics.forget(src.Name) // the other process reports its metrics
 		}
 	}
 	if mine || !free {
@@ -543,7 +535,7 @@ func (s *Scheduler) seen(src Source, mine, free bool, lease store.Lease) time.Du
 	return s.Now().Sub(st.since)
 }
 
-// of returns the status of a source. The lock is held.
+// of returns the status of a source. The caller holds the lock.
 func (s *Scheduler) of(src Source) *Status {
 	st := s.status[src.Name]
 	if st == nil {
@@ -555,10 +547,10 @@ func (s *Scheduler) of(src Source) *Status {
 	return st
 }
 
-// outageEvery is the time between two lines of the log about an outage that goes on.
+// outageEvery is the time between two log lines about an ongoing outage.
 const outageEvery = time.Minute
 
-// fault notes that the database did not answer.
+// fault records that the database did not respond.
 func (s *Scheduler) fault(err error) {
 	s.mu.Lock()
 	now := s.Now()
@@ -577,14 +569,14 @@ func (s *Scheduler) fault(err error) {
 	}
 }
 
-// outaged reports whether the database does not answer.
+// outaged reports whether the database does not respond.
 func (s *Scheduler) outaged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.problem != ""
 }
 
-// recovered notes that the database answers, and logs where it did not before.
+// recovered records that the database responds, and logs it after an outage.
 func (s *Scheduler) recovered() {
 	s.mu.Lock()
 	now := s.Now()
@@ -596,8 +588,8 @@ func (s *Scheduler) recovered() {
 	}
 }
 
-// hold makes the rounds of a source until its lease is lost, it is to be given back, or the
-// context ends.
+// hold makes the rounds of a source until its lease is lost, it is to be released, or the context
+// ends.
 func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 	src := h.source
 	ctx, lose := context.WithCancelCause(until)
@@ -620,7 +612,7 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 		delete(s.held, src.Name)
 		others := !slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name })
 		if st := s.status[src.Name]; st != nil {
-			st.Held = false // the dealer does not say so while the database does not answer
+			st.Held = false // the dealer does not update it during an outage
 			others = others || st.Holder != ""
 		}
 		if others {
@@ -662,8 +654,8 @@ func (s *Scheduler) hold(until context.Context, h *holding, lease store.Lease) {
 	}
 }
 
-// round makes one round and returns how long to wait for the next; first says that it is the
-// first one since the source was taken.
+// round makes one round and returns the wait until the next one; first is true for the first one
+// since the source was taken.
 func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, rounds *Rounds,
 	first bool) (time.Duration, error) {
 	bounded, end := context.WithTimeoutCause(ctx, src.Deadline,
@@ -691,7 +683,7 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := &Status{} // of a source that was left out while its round went on
+	st := &Status{} // the source was removed during its round
 	if slices.ContainsFunc(s.sources, func(x Source) bool { return x.Name == src.Name }) {
 		st = s.of(src)
 	}
@@ -701,7 +693,7 @@ func (s *Scheduler) round(ctx context.Context, src Source, lease store.Lease, ro
 			st.Failures++
 			st.Problem = err.Error()
 			wait := backoff(src, st.Failures)
-			if s.problem == "" { // else the line about the database says it of all sources
+			if s.problem == "" { // otherwise the line about the database covers all sources
 				s.Log.Error("the pass failed", "operation", "round", "source", src.Name, "failures",
 					st.Failures, "again_in",
 					wait, "error", err)

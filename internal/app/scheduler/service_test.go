@@ -27,8 +27,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// table is a state's leases in memory, which the tests of internal/store hold the real ones
-// to as well.
+// table holds the leases of a state in memory. The tests of internal/store check the real ones in
+// the same way.
 type table struct {
 	mu   sync.Mutex
 	rows map[string]store.Lease
@@ -107,17 +107,17 @@ func (t *table) fail(err error) {
 	t.down = err
 }
 
-// desk makes the rounds of sources and remembers them.
+// desk makes and records the rounds of sources.
 type desk struct {
 	mu     sync.Mutex
 	opened map[string]int
 	rounds map[string][]time.Time
-	next   time.Duration // what the outcome says is due
+	next   time.Duration // what the outcome reports as due
 	err    error
 	takes  time.Duration
-	deaf   bool // a round does not end with its context
+	deaf   bool // a round ignores the end of its context
 	at     map[string]int
-	worst  int // how many rounds of one source there were at once
+	worst  int // maximum number of concurrent rounds of one source
 }
 
 func newDesk() *desk {
@@ -183,7 +183,7 @@ func (r *deskRounds) Round(ctx context.Context) (Outcome, error) {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// begin runs a service until its end is called.
+// begin runs a scheduler until the returned function is called.
 func begin(t *testing.T, leases Leases, holder string, sources ...Source) (s *Scheduler, end func()) {
 	t.Helper()
 	s = New(Options{Leases: leases, Holder: holder, TTL: 8 * time.Second, Now: time.Now, Log: quiet()})
@@ -199,7 +199,7 @@ func begin(t *testing.T, leases Leases, holder string, sources ...Source) (s *Sc
 	}
 }
 
-// first is the first of times; zero where there is none.
+// first returns the first time, or zero.
 func first(times []time.Time) time.Time {
 	if len(times) == 0 {
 		return time.Time{}
@@ -215,9 +215,8 @@ func gaps(times []time.Time) []time.Duration {
 	return out
 }
 
-// TestSchedulesPassWhenDue: at the interval, earlier where the outcome says so and
-// never sooner than the least, and later after each failure in a row, with what makes them
-// opened again.
+// TestSchedulesPassWhenDue checks that rounds run at the interval, earlier if the outcome says so
+// but never before the minimum, and later after each failure, with newly opened Rounds.
 func TestSchedulesPassWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -267,9 +266,9 @@ func TestSchedulesPassWhenDue(t *testing.T) {
 	})
 }
 
-// TestProcessesDivideSources: each has its share, a source has one round at a time, who
-// comes takes its share and who goes leaves it to the others; of one that dies they have it
-// within 15 s.
+// TestProcessesDivideSources checks that each process has its share, that a source has one round at
+// a time, that a new process takes its share and an ending one leaves it to the others, and that
+// the sources of a killed one are taken within 15 s.
 func TestProcessesDivideSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -312,7 +311,7 @@ func TestProcessesDivideSources(t *testing.T) {
 		endA()
 		endC()
 
-		// A process that died gives nothing back: what is left of it are its leases.
+		// A killed process releases nothing, so its leases remain.
 		for range 20 {
 			_, _, _ = leases.Take(t.Context(), "aws/0", "dead", DefaultTTL)
 			_, _, _ = leases.Take(t.Context(), replicas+"dead", "dead", DefaultTTL)
@@ -330,8 +329,8 @@ func TestProcessesDivideSources(t *testing.T) {
 	})
 }
 
-// TestLostLeaseEndsPass: where another process took the source, and where the database
-// has not answered for as long as the lease was taken.
+// TestLostLeaseEndsPass checks rounds whose source another process took, and whose lease the
+// database has not renewed in time.
 func TestLostLeaseEndsPass(t *testing.T) {
 	for name, lose := range map[string]func(leases *table){
 		"taken": func(leases *table) {
@@ -369,8 +368,8 @@ func TestLostLeaseEndsPass(t *testing.T) {
 	}
 }
 
-// TestDrain: a round under way goes on to its end; one that does not end is cut off after
-// the drain; nothing new begins, and leases are given back.
+// TestDrain checks that a running round is completed, or cut off after the drain time, that nothing
+// new begins, and that leases are released.
 func TestDrain(t *testing.T) {
 	for _, tc := range []struct{ takes, want time.Duration }{
 		{20 * time.Second, 15 * time.Second}, {4 * time.Minute, DefaultDrain},
@@ -398,7 +397,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDeadlineEndsPass: its cause is told, and the source is tried again.
+// TestDeadlineEndsPass checks that the cause is reported and the source is retried.
 func TestDeadlineEndsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk()
@@ -413,8 +412,8 @@ func TestDeadlineEndsPass(t *testing.T) {
 	})
 }
 
-// TestReadiness: what is missing is said, and a source that another process holds is that
-// one's concern.
+// TestReadiness checks that problems are reported, except those of sources that another process
+// holds.
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, leases := newDesk(), newTable()
@@ -523,11 +522,11 @@ func TestReadiness(t *testing.T) {
 	})
 }
 
-// monitoring has the examples for Prometheus and Grafana.
+// monitoring is the folder of examples for Prometheus and Grafana.
 const monitoring = "../../../examples/monitoring"
 
-// TestMonitoring: Prometheus takes the alert rules, and they and the dashboard ask for
-// metrics and labels that the service has.
+// TestMonitoring checks that Prometheus accepts the alert rules, and that rules and dashboard only
+// use metrics and labels that the service has.
 func TestMonitoring(t *testing.T) {
 	var known map[string]bool
 	synctest.Test(t, func(t *testing.T) {

@@ -11,18 +11,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// The source that finds alerts, and the time between two looks. The ledger has whole hours.
+// The source that finds alerts, and the time between two searches. The ledger has whole hours.
 const (
 	alertsSource = "alerts"
 	alertsEvery  = 15 * time.Minute
 )
 
-// watched returns the source that finds alerts in the state, whatever the accounts.
+// watched returns the source that finds alerts in the state, for all accounts.
 func (v *server) watched(cfg config.Config, made string) scheduler.Source {
 	return scheduler.Source{
 		Name: alertsSource, Every: func() time.Duration { return alertsEvery }, Deadline: cfg.Serve.Deadline,
 		Made: made, Background: true,
-		// The accounts are read first, so that what they were charged is known.
+		// The accounts are read first, so that their charges are known.
 		First: func(context.Context) (time.Duration, error) { return cfg.Serve.Interval, nil },
 		Open: func(_ context.Context, lease store.Lease) (scheduler.Rounds, error) {
 			l, err := act.AlertLadder(v.req.Fresh(), cfg, v.store)
@@ -34,7 +34,7 @@ func (v *server) watched(cfg config.Config, made string) scheduler.Source {
 		}}
 }
 
-// alertRounds finds alerts, and keeps nothing between two rounds.
+// alertRounds finds alerts. It keeps no state between rounds.
 type alertRounds struct {
 	v      *server
 	cfg    config.Config
@@ -49,5 +49,5 @@ func (a *alertRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	}
 	_, err = act.Watch(ctx, a.cfg, a.v.store, a.ladder, &a.v.refusals, now)
 	a.v.mirrored(ctx)
-	return scheduler.Outcome{}, err // whom no channel reached is in `curfew doctor state`
+	return scheduler.Outcome{}, err // undelivered notices are listed by `curfew doctor state`
 }

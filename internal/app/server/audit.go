@@ -19,10 +19,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// auditPrefix begins the name of the source that audits the account of another one.
+// auditPrefix begins the name of a source that audits the account of another source.
 const auditPrefix = "audit "
 
-// audited is the source that audits an account in the background, with rules in place of
+// audited returns the source that audits an account in the background, with rules instead of
 // policies: its rounds are hours apart and may take long.
 func (v *server) audited(cfg config.Config, a account, made string) scheduler.Source {
 	name := auditPrefix + a.name
@@ -33,7 +33,7 @@ func (v *server) audited(cfg config.Config, a account, made string) scheduler.So
 		Made: made, Background: true,
 		First: func(ctx context.Context) (time.Duration, error) {
 			last, err := v.store.Audited(ctx, name)
-			// What is there now is read by the passes first, also after a process died.
+			// Passes read the current resources first, even after a process died.
 			soon := scheduler.Jitter(cfg.Serve.Interval/3, cfg.Serve.Interval)
 			if last.IsZero() || err != nil {
 				return soon, err
@@ -67,13 +67,13 @@ func (v *server) auditDue(ctx context.Context, name string, accounts *[]string) 
 	return false, nil
 }
 
-// auditRounds audits an account, each time from the beginning.
+// auditRounds audits an account, each time from scratch.
 type auditRounds struct {
 	v      *server
 	cfg    config.Config
 	source clouds.Source
 	name   string
-	// accounts are those of the newest audit, such as aws/123456789012.
+	// accounts holds those of the newest audit, such as aws/123456789012.
 	accounts *atomic.Pointer[[]string]
 }
 
@@ -100,7 +100,7 @@ func (a *auditRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	return out, err
 }
 
-// auditOnce audits an account and keeps what was found, of which the audit log tells.
+// auditOnce audits an account, and stores the findings with their audit entries.
 func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o view.ScanOptions,
 	tags inventory.TagMapping, name string) (scheduler.Outcome, *round.Result, error) {
 	result, err := round.New(setting).Round(ctx)
@@ -120,7 +120,7 @@ func auditOnce(ctx context.Context, s *store.Store, setting round.Setting, o vie
 }
 
 // fixedSince reports whether the fix of a finding was confirmed since a time, in an account such as
-// aws/123456789012; an empty one is any.
+// aws/123456789012, or in any if it is empty.
 func fixedSince(ctx context.Context, s *store.Store, account string, since time.Time) (bool, error) {
 	var items []string
 	err := s.Actions().Entries(ctx, action.Query{What: action.EventConfirmed, Account: account, Since: since},

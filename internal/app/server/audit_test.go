@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAuditsStayWithinLimit: rounds and audits together cost no more than the limit, audits
-// at most half of it, and without audits the rounds have it all.
+// TestAuditsStayWithinLimit checks that rounds and audits together cost at most the limit, audits
+// at most half of it, and that rounds may use all of it without audits.
 func TestAuditsStayWithinLimit(t *testing.T) {
 	for _, machines := range []int{0, 1, 20, 500, 100_000} {
 		for _, skip := range []bool{false, true} {

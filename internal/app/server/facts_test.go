@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// TestFactsNameFirstExpiringToken: tokens that were made for a while count, and the sign-ins of people do
-// not, which always end within hours.
+// TestFactsNameFirstExpiringToken checks that only long-lived tokens count, because sign-ins always
+// expire within hours.
 func TestFactsNameFirstExpiringToken(t *testing.T) {
 	dir := t.TempDir()
 	host := runtime.Host{

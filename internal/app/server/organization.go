@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// listDeadline is how long it may take to list the accounts of an organization, and
-	// listAgain after which time a list that failed is tried again, at first.
+	// listDeadline bounds listing the accounts of an organization; listAgain is the first wait
+	// before a failed listing is retried.
 	listDeadline = time.Minute
 	listAgain    = 30 * time.Second
 )
 
 // organization follows the accounts of an organization.
 type organization struct {
-	// of is the configuration at the last listing, members its result; nil before the first.
+	// of is the configuration of the last listing, members its result; nil before the first.
 	of      config.Organization
 	members []clouds.AWSMember
-	due     time.Time // when it is listed again
+	due     time.Time // time of the next listing
 	failed  int
 	err     error
 }
@@ -35,9 +35,9 @@ func asksOrganization(cfg config.Config, f clouds.Source) bool {
 	return cfg.AWS.Organization.Role != "" && len(f.AssumeRoles) == 0
 }
 
-// listed are the accounts of the organization as they are known: where they are another
-// organization's, or it is time, they are listed again. Changed says that they are others
-// than before. What was known stays where they cannot be listed.
+// listed returns the known accounts of the organization. It lists them again if the organization
+// has changed or the time has come. changed is true if the accounts differ from before. After a
+// failure the previous list is kept.
 func (v *server) listed(ctx context.Context, cfg config.Config) (changed bool) {
 	const problem = scheduler.ProblemOrganization
 	org := &v.organization
@@ -102,8 +102,8 @@ func Organization(ctx context.Context, req *runtime.Request, cfg config.Config, 
 	return members, clouds.CloudErrorOrNil(err)
 }
 
-// members are the accounts of the organization that are not named one by one: that of the
-// credentials by these, each other one by its role.
+// members returns the accounts of the organization that are not named individually: that of the
+// credentials through these, every other one through its role.
 func members(cfg config.Config, f clouds.Source, all []clouds.AWSMember, named []account) []account {
 	org := cfg.AWS.Organization
 	var out []account
@@ -119,7 +119,7 @@ func members(cfg config.Config, f clouds.Source, all []clouds.AWSMember, named [
 		role := m.Role(org.Role)
 		if m.Own {
 			if len(cfg.AWS.Accounts) > 0 {
-				continue // the account of the credentials is named there, or left out
+				continue // the account of the credentials is named or excluded
 			}
 			role = ""
 		}
@@ -130,7 +130,7 @@ func members(cfg config.Config, f clouds.Source, all []clouds.AWSMember, named [
 	return out
 }
 
-// newAccount is an account that is read by a role, or by the credentials where there is none.
+// newAccount returns an account that is read with a role, or with the credentials if there is none.
 func newAccount(cfg config.Config, f clouds.Source, role string, regions []string) account {
 	a := account{Source: f, name: "aws"}
 	a.Alone, a.AssumeRoles = true, nil

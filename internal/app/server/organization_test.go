@@ -22,9 +22,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestServeRecordsItsAccounts: a backtest from Prometheus or from CloudWatch records the machines
-// of every account that the service reads, members of an organization too, and names the
-// accounts that it cannot read.
+// TestServeRecordsItsAccounts checks that a backtest from Prometheus or CloudWatch records the
+// machines of every account that the service reads, including members of an organization, and names
+// the unreadable accounts.
 func TestServeRecordsItsAccounts(t *testing.T) {
 	prometheus.Need(t, "prometheus", "prometheus", "promtool")
 	b := box(t)
@@ -50,7 +50,7 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Minute)
 	const hours = 4
 	var history []prometheus.Series
-	// launch makes a machine in an account, of which Prometheus and CloudWatch have a history.
+	// launch creates a machine in an account with a history in Prometheus and CloudWatch.
 	launch := func(account string, util float64) {
 		t.Helper()
 		cfg := b.Config("us-east-1")
@@ -130,7 +130,7 @@ func TestServeRecordsItsAccounts(t *testing.T) {
 				t.Fatalf("%+v, %v: %.800s", result, err, raw)
 			}
 			for _, one := range result.Results {
-				// Of two machines with as many hours, the one that rests is released after 5 minutes.
+				// Of two machines with equal hours, the idle one is released after 5 minutes.
 				if one.Name == "fixed-5m" &&
 					(one.Hours < 5.9 || one.Hours > 8.1 || math.Abs(one.Released-(one.Hours/2-5.0/60)) > 0.1) {
 					t.Errorf("%+v", one)

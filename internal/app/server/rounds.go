@@ -27,7 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// wire wires the rounds of one account.
+// wire returns the setting for the rounds of one account.
 func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set) (round.Setting,
 	error) {
 	setting, err := act.EnforceSetting(ctx, v.req.Fresh(), cfg, v.store, act.EnforceOptions{
@@ -40,7 +40,7 @@ func (v *server) wire(ctx context.Context, cfg config.Config, f clouds.Source, s
 	return setting, nil
 }
 
-// open begins the rounds of an account under a lease.
+// open returns the rounds of an account under a lease.
 func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, set *policy.Set, lease store.Lease) (
 	scheduler.Rounds, error) {
 	setting, err := v.wire(ctx, cfg, f, set)
@@ -62,8 +62,8 @@ func (v *server) open(ctx context.Context, cfg config.Config, f clouds.Source, s
 	}, nil
 }
 
-// mirrored brings the witness of the state up to date after a round, and tells whether the state
-// holds actions back.
+// mirrored updates the witness of the state after a round, and reports whether the state holds back
+// actions.
 func (v *server) mirrored(ctx context.Context) {
 	if !v.o.Enforce {
 		return
@@ -74,11 +74,11 @@ func (v *server) mirrored(ctx context.Context) {
 	}
 }
 
-// wholeEvery is the longest time between two rounds of an account that are posted whole.
+// wholeEvery is the longest time between two rounds of an account that are posted completely.
 const wholeEvery = 15 * time.Minute
 
-// books charge for the rounds of one account. All rounds are posted whole where policies ask
-// what was charged, or where accounts are read more often than every minute.
+// books returns what charges for the rounds of one account. All rounds are posted completely if
+// policies use charges, or if accounts are read more often than every minute.
 func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
 	if cfg.Serve.Interval < time.Minute || slices.ContainsFunc(set.Policies, (*policy.Policy).UsesCharges) {
 		return ledger.Journal{Store: v.store.Ledger()}
@@ -86,8 +86,8 @@ func (v *server) books(cfg config.Config, set *policy.Set) round.Books {
 	return &ledger.Sparing{Store: v.store.Ledger(), Every: wholeEvery}
 }
 
-// under binds a ladder to a lease: it writes and calls nothing any more once another process
-// has taken it.
+// under binds a ladder to a lease: it stops writing and calling once another process has taken the
+// lease.
 func under(
 	ladders func(string) *action.Ladder, s *store.Store, lease store.Lease, m *scheduler.Metrics,
 ) func(string) *action.Ladder {
@@ -99,7 +99,7 @@ func under(
 	}
 }
 
-// counted counts what people are told.
+// counted counts messages to people.
 type counted struct {
 	action.Notifier
 	metrics *scheduler.Metrics
@@ -112,8 +112,8 @@ func (c counted) Notify(ctx context.Context, recipient string, m action.Message)
 	return accepted, err
 }
 
-// leased makes no call for a lease that is not held any more. The write before each call has
-// checked that too; a process may have been stopped in between.
+// leased makes calls only while the lease is held. The write before each call has checked that too,
+// but the process may have been suspended in between.
 type leased struct {
 	action.Cloud
 	leases store.Leases
@@ -128,25 +128,25 @@ func (c leased) Do(ctx context.Context, t action.Task) (string, error) {
 	return c.Cloud.Do(ctx, t)
 }
 
-// accountRounds makes the rounds of one account, which keep what they know of it.
+// accountRounds makes the rounds of one account and keeps state between them.
 type accountRounds struct {
 	engine  *round.Engine
 	store   *store.Store
 	profile string
 	tags    inventory.TagMapping
-	pace    *pace // nil where reading costs nothing
-	// begin, when set, takes the time of the state for a round. It is an error where the
-	// clock of this machine is another one: charges would be for a time that was not.
+	pace    *pace // nil if reading is free
+	// begin, if set, synchronizes a round with the time of the state. It is an error if this
+	// machine's clock differs, because charges would have wrong times.
 	begin func(context.Context) error
-	// ended, when set, is called after each round.
+	// ended, if set, is called after each round.
 	ended func(context.Context)
-	// refusals take in each round; nil where no one is alerted.
+	// refusals receives each round; nil without alerts.
 	refusals *act.Refusals
-	// carrier carries fixes on; nil leaves them to whoever asked.
+	// carrier continues fixes; nil leaves them to the requester.
 	carrier *act.Carrier
-	// foldAt is the time of the next look for something to fold.
+	// foldAt is the time of the next check for something to fold.
 	foldAt time.Time
-	// said are the results of the newest round, which are told once.
+	// said holds the results of the newest round, so that they are reported once.
 	said map[action.Line]bool
 }
 
@@ -204,10 +204,10 @@ func (a *accountRounds) Round(ctx context.Context) (scheduler.Outcome, error) {
 	return out, nil
 }
 
-// foldEvery is the time between two looks for something to fold once all is folded.
+// foldEvery is the time between two checks for something to fold once everything is folded.
 const foldEvery = time.Hour
 
-// fold folds a part of the ledger of the accounts of a round, where it is time.
+// fold folds a part of the ledger of a round's accounts if it is time.
 func (a *accountRounds) fold(ctx context.Context, r *round.Result) error {
 	if r.StartedAt.Before(a.foldAt) {
 		return nil
@@ -227,7 +227,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// outcome returns the result of a round as the service reports it.
+// outcome converts the result of a round for the scheduler.
 func (a *accountRounds) outcome(r *round.Result) (scheduler.Outcome, error) {
 	out := scheduler.Outcome{Resources: len(r.Resources), Verdicts: map[string]int{}, Calls: r.Calls}
 	var err error
@@ -283,8 +283,8 @@ type asks struct {
 	cost     money.Amount
 }
 
-// pace keeps what CloudWatch charges for rounds within a limit: over it all rounds are made
-// less often.
+// pace keeps the CloudWatch charges of rounds within a limit by making all rounds less frequent if
+// necessary.
 type pace struct {
 	log *slog.Logger
 
@@ -297,7 +297,7 @@ type pace struct {
 	audits, auditsPaced time.Duration
 }
 
-// remember estimates what passes cost by the machines that the state knows of.
+// remember estimates the cost of passes by the machines in the state.
 func (p *pace) remember(ctx context.Context, s *store.Store) error {
 	resources, err := s.Snapshots().Resources(ctx, snapshot.Query{Cloud: "aws"})
 	if err != nil {
@@ -328,9 +328,9 @@ func (p *pace) remember(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// saw takes the machines of a round in place of what was known of its accounts, and what the
-// round asked in place of an estimate, where it read one account without a gap: GPUs whose
-// metrics come from elsewhere are not asked for.
+// saw replaces the known machines of a round's accounts, and replaces the estimate by the requests
+// that the round made, if it read a single account completely: GPUs with metrics from elsewhere
+// cause no requests.
 func (p *pace) saw(r *round.Result) error {
 	groups := map[string]map[int]int{}
 	for _, account := range r.Accounts {
@@ -355,7 +355,7 @@ func (p *pace) saw(r *round.Result) error {
 	return p.settle()
 }
 
-// asked takes what a pass over an account was charged by CloudWatch, where it asked anything.
+// asked records the CloudWatch requests of a pass over an account, if there were any.
 func (p *pace) asked(account string, calls []inventory.Calls) error {
 	var sum money.Amount
 	for _, c := range calls {
@@ -376,7 +376,7 @@ func (p *pace) asked(account string, calls []inventory.Calls) error {
 	return nil
 }
 
-// estimate prices a pass over machines by how many GPUs they have.
+// estimate prices a pass over machines by their number of GPUs.
 func (p *pace) estimate(account string, machines map[int]int) error {
 	var sum asks
 	for gpus, n := range machines {
@@ -395,7 +395,7 @@ func (p *pace) estimate(account string, machines map[int]int) error {
 	return nil
 }
 
-// configure takes the interval and the limit of a configuration.
+// configure applies the interval and the limit of a configuration.
 func (p *pace) configure(cfg config.Config) error {
 	limit, err := money.ParseAmount(cfg.Metrics.CloudWatch.MaxUSDPerMonth)
 	if err != nil {
@@ -415,8 +415,8 @@ func (p *pace) configure(cfg config.Config) error {
 	return p.settle()
 }
 
-// settle finds the interval at which a month of rounds stays within the limit, and says
-// where that is another one than before.
+// settle determines the interval at which a month of rounds stays within the limit, and logs a
+// change.
 func (p *pace) settle() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -435,7 +435,7 @@ func (p *pace) settle() error {
 	}
 	var audits money.Amount
 	if p.audits > 0 {
-		// An audit asks for the metrics of a pass. Audits take at most half of the limit.
+		// An audit makes the requests of a pass. Audits take at most half of the limit.
 		if audits, err = month(p.audits); err != nil {
 			return err
 		}
@@ -466,7 +466,7 @@ func (p *pace) settle() error {
 	return nil
 }
 
-// stretched is an interval at which what costs so much a month costs no more than a limit.
+// stretched returns the interval at which a monthly cost stays within a limit.
 func stretched(interval time.Duration, month, limit money.Amount) time.Duration {
 	if month <= limit {
 		return interval

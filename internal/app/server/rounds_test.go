@@ -14,18 +14,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestWrongClockPreventsPass: nothing is read or charged by it.
+// TestWrongClockPreventsPass checks that nothing is read or charged.
 func TestWrongClockPreventsPass(t *testing.T) {
 	wrong := &action.SkewError{Ahead: 15 * time.Minute}
-	// an engine would be called, and is not there
+	// an engine would be called, and there is none
 	a := &accountRounds{begin: func(context.Context) error { return wrong }}
 	if _, err := a.Round(t.Context()); !errors.Is(err, wrong) {
 		t.Errorf("the round ended with %v", err)
 	}
 }
 
-// TestPaceCountsRequestedMetrics: GPUs whose metrics come from elsewhere cost nothing, and a
-// round that could not read everything says nothing of what one costs.
+// TestPaceCountsRequestedMetrics checks that GPUs with metrics from elsewhere cost nothing, and
+// that an incomplete round does not change the estimate.
 func TestPaceCountsRequestedMetrics(t *testing.T) {
 	p := &pace{
 		log: slog.New(slog.DiscardHandler), per: map[string]asks{}, interval: time.Minute, limit: 50 * money.USD,

@@ -36,45 +36,45 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// ServeOptions choose the accounts of a service, whether it acts, and its address.
+// ServeOptions select the accounts of a service, whether it acts, and its address.
 type ServeOptions struct {
 	act.EnforceOptions
 	// Listen is the address of its HTTP server.
 	Listen string
 	// ScalerListen is the address of the external scaler for KEDA; empty serves none.
 	ScalerListen string
-	// LeaseTTL is for how long a source is taken; 0 is the usual time.
+	// LeaseTTL is the duration of a lease on a source; 0 is the default.
 	LeaseTTL time.Duration
-	// Hangup, when set, asks to read the configuration again.
+	// Hangup, if set, requests reloading the configuration.
 	Hangup <-chan os.Signal
-	// Out takes a line for each round that did something.
+	// Out receives a line for each round that did something.
 	Out io.Writer
 	// JSON writes the log as JSON.
 	JSON bool
 	// Version is that of the program.
 	Version string
-	// Mount returns what else is served; nil is nothing.
+	// Mount returns further handlers to serve; nil adds none.
 	Mount func(req *runtime.Request, s *store.Store, cfg config.Config, log *slog.Logger) (Mounted, error)
 }
 
-// Mounted is the part of a service that is served in addition to its own status.
+// Mounted is the part of a service that is served in addition to its status.
 type Mounted struct {
-	// Handlers are by pattern.
+	// Handlers are the handlers by pattern.
 	Handlers map[string]http.Handler
-	// Known reports whether a request has a credential; nil knows no one.
+	// Known reports whether a request has a credential; nil is always false.
 	Known func(*http.Request) bool
-	// Listening is told at which URL the service is reached on this machine; nil is not told.
+	// Listening, if set, is called with the URL of the service on this machine.
 	Listening func(base string)
 }
 
 const (
-	// configInterval is how often a service looks whether its configuration has changed, and
-	// sharedEvery whether the shared settings have.
+	// configInterval is the interval of checks for a changed configuration, sharedEvery that for
+	// changed shared settings.
 	configInterval   = 2 * time.Second
 	settingsInterval = 15 * time.Second
 )
 
-// server is a service under way.
+// server is a running service.
 type server struct {
 	req       *runtime.Request
 	o         ServeOptions
@@ -87,7 +87,7 @@ type server struct {
 	// certificate is the TLS certificate of the server; nil without TLS.
 	certificate *certificate
 
-	mu sync.Mutex // of Out
+	mu sync.Mutex // protects Out
 	// cfg and set are in force; files are the files that they were read from.
 	cfg   config.Config
 	set   *policy.Set
@@ -95,17 +95,17 @@ type server struct {
 	// generation counts the configurations that were in force.
 	generation   int
 	organization organization
-	// accounts are the accounts to read by the configuration in force.
+	// accounts holds the accounts to read by the configuration in force.
 	accounts atomic.Pointer[[]clouds.Source]
 	// kept is the configuration that keepers of sessions use.
 	kept atomic.Pointer[runtime.GovernedConfig]
 }
 
-// recorded are the accounts whose history is recorded where that is asked for.
+// recorded returns the accounts whose history a backtest may record.
 func (v *server) recorded() []clouds.Source { return *v.accounts.Load() }
 
-// Serve reads accounts and takes what their policies propose up the ladder until the context
-// ends. It acts on nothing unless it enforces.
+// Serve reads accounts and takes the proposals of their policies up the ladder until the context
+// ends. It only acts if it enforces.
 func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	log := req.Logger(o.JSON)
 	if o.JSON {
@@ -140,7 +140,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 		return err
 	}
 	if o.Enforce {
-		// What is wrong holds actions back, and nothing else that the service is there for.
+		// An invalid state holds back actions, but nothing else that the service does.
 		if err := s.Compare(ctx, ""); err != nil {
 			log.Warn("nothing acts", "error", err)
 		}
@@ -198,7 +198,7 @@ func Serve(ctx context.Context, req *runtime.Request, o ServeOptions) error {
 	return err
 }
 
-// localURL is the URL of an address for those on this machine.
+// localURL returns the URL of an address as seen from this machine.
 func localURL(at net.Addr, tls bool) string {
 	scheme, host := "http", at.String()
 	if tls {
@@ -244,14 +244,14 @@ func listen(ctx context.Context, address string, p *certificate, h http.Handler,
 		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer stop()
 		if server.Shutdown(bounded) != nil {
-			_ = server.Close() // what still runs is cut off
+			_ = server.Close() // running requests are cut off
 		}
 		<-done
 	}, nil
 }
 
-// load reads the configuration with its policies and puts it in force. Where something is
-// wrong, what was in force stays.
+// load reads the configuration with its policies and puts it in force. After an error the previous
+// one stays in force.
 func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	req := v.req.Fresh()
 	files := stamp(req, v.cfg)
@@ -292,8 +292,8 @@ func (v *server) load(ctx context.Context) ([]scheduler.Source, error) {
 	return sources, v.pace.configure(cfg)
 }
 
-// sources are those of a configuration: each account, and its audits. Those that were made
-// of the same reading of the configuration are the same.
+// sources returns the sources of a configuration: each account and its audits. Sources made from
+// the same version of the configuration are equal.
 func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set, made string) ([]scheduler.Source,
 	error) {
 	accounts := accountsOf(cfg, v.o.Source, v.organization.members)
@@ -307,7 +307,7 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 	}
 	tried := false
 	for _, a := range accounts {
-		// It makes no call, and shows now what is wrong with the configuration; members of an
+		// This makes no call, but finds errors in the configuration now; members of an
 		// organization are alike.
 		if !a.member || !tried {
 			if _, err := v.wire(ctx, cfg, a.Source, set); err != nil {
@@ -335,16 +335,16 @@ func (v *server) sources(ctx context.Context, cfg config.Config, set *policy.Set
 	return sources, nil
 }
 
-// account is an account that is read by itself.
+// account is an account that is read separately.
 type account struct {
 	clouds.Source
 	name string
-	// member is true if it was found by an organization, and not named.
+	// member is true if it was found through an organization.
 	member bool
 }
 
-// accountsOf are the accounts that the configuration names, with the regions of each, and
-// those of the organization.
+// accountsOf returns the accounts that the configuration names, with the regions of each, and those
+// of the organization.
 func accountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []account {
 	var out []account
 	for _, name := range cfg.Clouds {
@@ -358,7 +358,7 @@ func accountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []ac
 	return append(out, awsAccountsOf(cfg, f, org)...)
 }
 
-// awsAccountsOf are those of them that are at AWS.
+// awsAccountsOf returns the AWS accounts among them.
 func awsAccountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) []account {
 	var out []account
 	roles := f.AssumeRoles
@@ -382,7 +382,7 @@ func awsAccountsOf(cfg config.Config, f clouds.Source, org []clouds.AWSMember) [
 	return slices.CompactFunc(out, func(a, b account) bool { return a.name == b.name })
 }
 
-// stamp changes when a file changes that the configuration is read from.
+// stamp returns a text that changes with the files of the configuration.
 func stamp(req *runtime.Request, cfg config.Config) string {
 	path := cmp.Or(req.ConfigFlag, config.Find(req.Dir, req.ConfigDir))
 	var out strings.Builder
@@ -400,8 +400,7 @@ func stamp(req *runtime.Request, cfg config.Config) string {
 	return out.String()
 }
 
-// watch reads the configuration again when its files or the shared settings change, or when
-// it is asked to.
+// watch reloads the configuration when its files or the shared settings change, or when asked to.
 func (v *server) watch(ctx context.Context) {
 	t := time.NewTicker(configInterval)
 	defer t.Stop()
@@ -443,7 +442,7 @@ func (v *server) watch(ctx context.Context) {
 	}
 }
 
-// follow takes accounts up that came to the organization, and leaves out those that went.
+// follow adds the accounts that have joined the organization, and removes those that have left.
 func (v *server) follow(ctx context.Context) {
 	if !v.listed(ctx, v.cfg) {
 		return
@@ -458,7 +457,7 @@ func (v *server) follow(ctx context.Context) {
 	v.scheduler.Set(sources)
 }
 
-// governs reports whether the shared settings are others than those in force.
+// governs reports whether the shared settings differ from those in force.
 func (v *server) governs(ctx context.Context) bool {
 	req := v.req.Fresh()
 	cfg, err := req.Config()
@@ -514,7 +513,7 @@ func (v *server) facts(ctx context.Context) (f scheduler.Facts, err error) {
 	return f, nil
 }
 
-// troubles lists what is wrong with this process of the service, besides what its state says.
+// troubles lists what is wrong with this process of the service, apart from its state.
 func (v *server) troubles() []view.Trouble {
 	r := v.scheduler.Ready()
 	var out []view.Trouble
@@ -543,10 +542,10 @@ func (v *server) troubles() []view.Trouble {
 	return out
 }
 
-// certificateSoon is how long before its end a certificate is a trouble.
+// certificateSoon is the time before its expiry from which a certificate is listed as a trouble.
 const certificateSoon = 14 * 24 * time.Hour
 
-// certificateExpires is when the certificate of the server expires; false without one.
+// certificateExpires returns the expiry of the server's certificate; false without one.
 func (v *server) certificateExpires() (time.Time, bool) {
 	if v.certificate == nil {
 		return time.Time{}, false
@@ -558,7 +557,7 @@ func (v *server) certificateExpires() (time.Time, bool) {
 	return c.Leaf.NotAfter, true
 }
 
-// kindsOf are the kinds that a service reads: those of the policies, and machines.
+// kindsOf returns the kinds that a service reads: those of the policies, and machines.
 func kindsOf(set *policy.Set) map[inventory.Kind]bool {
 	kinds := set.Kinds()
 	if kinds == nil {

@@ -41,10 +41,10 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// patience is how long these tests wait for something, on a machine that does much else.
+// patience is how long these tests wait, on a machine under load.
 const patience = 3 * time.Minute
 
-// running is a service over a sandbox of AWS.
+// running is a service with a sandbox of AWS.
 type running struct {
 	t     *testing.T
 	box   *sandbox.Sandbox
@@ -69,7 +69,7 @@ func (l *lines) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.S
 
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
-// box starts a sandbox that the SDK is pointed to.
+// box starts a sandbox and points the SDK to it.
 func box(t *testing.T) *sandbox.Sandbox {
 	t.Helper()
 	b, err := sandbox.Start(t.Context(), sandbox.Options{})
@@ -94,7 +94,7 @@ func serve(t *testing.T, b *sandbox.Sandbox, yaml string) *running {
 	return serveAs(t, b, yaml, false)
 }
 
-// serveAs serves a sandbox, and acts on it where it enforces, until the test ends.
+// serveAs serves a sandbox until the test ends, and acts on it if enforce is true.
 func serveAs(t *testing.T, b *sandbox.Sandbox, yaml string, enforce bool) *running {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func serveAs(t *testing.T, b *sandbox.Sandbox, yaml string, enforce bool) *runni
 	return r
 }
 
-// until waits for a condition, which says what it sees.
+// until waits for a condition, which also returns what it observed.
 func (r *running) until(what string, holds func() (bool, string)) {
 	r.t.Helper()
 	var seen string
@@ -183,7 +183,7 @@ func (r *running) ready() (status int, doc scheduler.Readiness) {
 	return res.StatusCode, doc
 }
 
-// events are the audit log's entries about findings, and backtests.
+// events returns the audit entries about findings and backtests.
 func (r *running) events(prefix string) []string {
 	r.t.Helper()
 	out := []string{}
@@ -198,8 +198,8 @@ func (r *running) events(prefix string) []string {
 	return out
 }
 
-// TestServeAudits: findings come and go by the audits of the service alone, with their
-// times and an event for each change, while rounds go on.
+// TestServeAudits checks that only audits add and resolve findings, with their times and an event
+// for each change, while rounds continue.
 func TestServeAudits(t *testing.T) {
 	b := box(t)
 	api := ec2.NewFromConfig(b.Config("us-east-1"))
@@ -257,15 +257,16 @@ func TestServeAudits(t *testing.T) {
 	if last, err := r.state.Audited(t.Context(), "audit aws"); err != nil || time.Since(last) > patience {
 		t.Errorf("audited at %s, %v", last, err)
 	}
-	// The passes of the service read no bucket; its audits do, and keep what they saw.
+	// Passes of the service read no bucket, but its audits do and store what they saw.
 	if fleet, err := audit.Resources(t.Context(), r.req.Fresh()); err != nil || fleet.Schema == "" {
 		t.Errorf("%+v, %v", fleet, err)
 	}
 }
 
-// TestServeAnOrganization: every active account is a source, those that come and go are
-// followed while the others go on, and one whose role is denied backs off and is named.
-func TestServeAnOrganization(t *testing.T) {
+// TestServesOrganization checks that every active account is a source, that joining and leaving
+// accounts are followed while the others continue, and that an account whose role is denied backs
+// off and is named.
+func TestServesOrganization(t *testing.T) {
 	b := box(t)
 	org := organizations.NewFromConfig(b.Config("us-east-1"))
 	if _, err := org.CreateOrganization(t.Context(), &organizations.CreateOrganizationInput{
@@ -287,7 +288,7 @@ func TestServeAnOrganization(t *testing.T) {
 	}
 	good, bad, out := create(1), create(2), create(3)
 	role := func(id string) string { return "arn:aws:iam::" + id + ":role/curfew-read" }
-	// A machine in a member account, which only its own source can see.
+	// Create a machine in a member account, which only its own source can see.
 	there := b.Config("us-east-1")
 	there.Credentials = awssdk.NewCredentialsCache(
 		stscreds.NewAssumeRoleProvider(sts.NewFromConfig(b.Config("us-east-1")), role(good)))
@@ -339,7 +340,7 @@ func TestServeAnOrganization(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("a closed account is left out", "aws", source(good), source(bad))
-	// What cannot be listed stays as it was, and is told.
+	// A failed listing changes nothing and is reported.
 	heal := b.Wire.Inject(wire.Fault{Service: "organizations", Kind: wire.AccessDenied})
 	r.until("the list is denied", func() (bool, string) {
 		_, doc := r.ready()
@@ -359,8 +360,8 @@ func TestServeAnOrganization(t *testing.T) {
 	}
 }
 
-// TestServeRecordsAndReplays: a backtest from CloudWatch records the history of the machines
-// that run, and replays that.
+// TestServeRecordsAndReplays checks that a backtest from CloudWatch records the history of the
+// running machines and replays it.
 func TestServeRecordsAndReplays(t *testing.T) {
 	if os.Getenv("CURFEW_SLOW") == "" {
 		t.Skip("make test-slow runs it")
@@ -402,10 +403,10 @@ func TestServeRecordsAndReplays(t *testing.T) {
 	}
 }
 
-// TestServedSessionsFollowTheConfiguration holds that a service keeps sessions by a configuration
-// that it read again, and by the one before where the newer one is wrong: where nothing can be
-// launched, the session says in which region it was looked.
-func TestServedSessionsFollowTheConfiguration(t *testing.T) {
+// TestServedSessionsUseNewConfiguration checks that a service keeps sessions with a reloaded
+// configuration, and with the previous one if the newer one is invalid: if nothing can be launched,
+// the session names the searched region.
+func TestServedSessionsUseNewConfiguration(t *testing.T) {
 	const yaml = "aws: {regions: [us-east-1]}\nserve: {skip_audits: true}\nsessions: {regions: [%s]}\n"
 	r := serve(t, box(t), fmt.Sprintf(yaml, "us-east-1"))
 	write := func(text string) {
@@ -454,11 +455,11 @@ func TestServedSessionsFollowTheConfiguration(t *testing.T) {
 		return strings.Contains(said(), "the one before stays in force"), ""
 	})
 	looked("s3", "us-west-2")
-	// Callers of the service are answered by it too.
+	// The service also answers its callers with it.
 	if cfg, err := r.req.Fresh().Config(); err != nil || !slices.Equal(cfg.Sessions.Regions, []string{"us-west-2"}) {
 		t.Errorf("sessions.regions are %v, %v", cfg.Sessions.Regions, err)
 	}
-	// To freeze works, and is shown.
+	// A freeze works, and is shown.
 	if _, err := act.Freeze(t.Context(), r.req.Fresh(), "an incident", true); err != nil {
 		t.Error(err)
 	}

@@ -20,16 +20,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// scarceType is a machine type without spot capacity in the simulated account, so that a job waits, and
-// memoryFaultJob a job whose command runs out of GPU memory.
+// scarceType is a machine type without spot capacity in the simulated account, so that a job waits;
+// memoryFaultJob is a job whose command runs out of GPU memory.
 const (
 	scarceType     = "g6.12xlarge"
 	memoryFaultJob = "ocr-large"
 	memoryFaultAt  = 260
 )
 
-// simulatedLauncher launches the machines of sessions and jobs in the simulated account, at the prices
-// of the price book.
+// simulatedLauncher launches the machines of sessions and jobs in the simulated account, with the
+// prices of the price book.
 func simulatedLauncher(cloud *sim.Cloud, clock func() time.Time, book *price.Book) *sim.Launcher {
 	return cloud.Launcher(sim.LauncherOptions{
 		Clock: clock, Rate: book.MachineRate, Scarce: []string{scarceType},
@@ -39,7 +39,7 @@ func simulatedLauncher(cloud *sim.Cloud, clock func() time.Time, book *price.Boo
 }
 
 // simulatedRun is a job or session that a person of the simulated company starts each day; an empty
-// person is the one who looks at the demonstration.
+// person is the viewer of the demonstration.
 type simulatedRun struct{ by, name, file string }
 
 var simulatedRuns = []simulatedRun{
@@ -108,10 +108,10 @@ max_runtime: 14h
 `},
 }
 
-// simulatedJobs keep the jobs and sessions of the simulated company.
+// simulatedJobs keeps the jobs and sessions of the simulated company.
 type simulatedJobs struct {
 	process *runtime.Process
-	// open are the jobs of the process, opened once.
+	// open holds the jobs of the process, opened once.
 	open *jobs.Jobs
 }
 
@@ -127,7 +127,7 @@ func (k *simulatedJobs) of(name string) *runtime.Request {
 	return req
 }
 
-// start lets people start their work. What still runs or waits is left as it is.
+// start makes people start their work. Running and waiting work is left unchanged.
 func (k *simulatedJobs) start(ctx context.Context) error {
 	for _, r := range simulatedRuns {
 		if err := k.run(ctx, r); err != nil {
@@ -219,5 +219,5 @@ func (k *simulatedJobs) close() error {
 	return k.open.Close()
 }
 
-// simulatedSessions lets the simulated company use its account for sessions and jobs.
+// simulatedSessions configures the simulated account for sessions and jobs.
 func simulatedSessions(cfg *config.Config) { cfg.Sessions.Cloud = sim.CloudName }

@@ -35,23 +35,23 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// oneDay is how long policies act in `enforce --demo -o json`, and the time before it
-// that it is compared with.
+// oneDay is how long policies act in `enforce --demo -o json`, and the length of the previous
+// period that it is compared with.
 const oneDay = 24 * time.Hour
 
 // ServeDemoOptions configure how the simulated account is served.
 type ServeDemoOptions struct {
 	ServeOptions
 	Seed uint64
-	// Speed is how much faster simulated time goes; 0 is as fast as rounds are made.
+	// Speed is the factor by which simulated time runs faster; 0 is as fast as rounds can be made.
 	Speed float64
-	// For is how much simulated time passes until the service ends; 0 is no end.
+	// For is the simulated time until the service ends; 0 is no end.
 	For time.Duration
-	// History is the time before the beginning of which the state has costs and a bill; 0 is none.
+	// History is the time before the start for which the state has costs and a bill; 0 is none.
 	History time.Duration
-	// Observe lets no policy act.
+	// Observe prevents policies from acting.
 	Observe bool
-	// Truth is a file that takes when each machine was made to work; empty is none.
+	// Truth is a file to write the actual work of each machine to, or empty.
 	Truth string
 }
 
@@ -60,11 +60,11 @@ const (
 	DemoSpeed = 720
 	// roundInterval is the simulated time between two rounds.
 	roundInterval = 5 * time.Minute
-	// minTruth is how far ahead the truth is written at least.
+	// minTruth is the minimum time in advance for which the truth is written.
 	minTruth = 7 * oneDay
 )
 
-// Truth is when the machines of the simulated account were made to work.
+// Truth is the actual work of the machines of the simulated account.
 type Truth struct {
 	Seed     uint64         `json:"seed"`
 	From     time.Time      `json:"from"`
@@ -79,8 +79,8 @@ type MachineTruth struct {
 	Worked   []sim.Stretch      `json:"worked"`
 }
 
-// ServeDemo serves the simulated account at a speed of its own: the same rounds, with people
-// who answer warnings, in simulated time.
+// ServeDemo serves the simulated account at its own speed: with the same rounds, and people who
+// answer warnings, in simulated time.
 func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (err error) {
 	log := req.Logger(o.JSON)
 	cfg, err := req.Config()
@@ -178,7 +178,7 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 					cfg: cfg, version: o.Version,
 				}, nil
 			}}})
-	if cfg.DataDir == "" { // the owner token has to be somewhere
+	if cfg.DataDir == "" { // the owner token needs a folder
 		cfg.DataDir = dir
 	}
 	var mounted Mounted
@@ -194,9 +194,9 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	}
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { // replays take real time, while leases go by the simulated one
+	wg.Go(func() { // replays take real time, but leases use simulated time
 		replay.RunBacktests(ctx, v.req.Fresh(), replay.BacktestRunner{Store: s.Store, Sources: func() []clouds.Source {
-			if o.Seed != clouds.SimSeed { // histories are recorded of the standard account alone
+			if o.Seed != clouds.SimSeed { // only histories of the standard account are recorded
 				return nil
 			}
 			return []clouds.Source{{Cloud: sim.CloudName}}
@@ -216,8 +216,8 @@ func ServeDemo(ctx context.Context, req *runtime.Request, o ServeDemoOptions) (e
 	return err
 }
 
-// demoState begins a simulation with a new state: in the folder demo of the directory that
-// --data-dir names, where it stays, else in one that ends with the process.
+// demoState starts a simulation with a new state: in the folder demo of --data-dir, where it is
+// kept, or else in a temporary one.
 func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inventory.TagMapping, laidOut,
 	start time.Time) (*simulation.World, string, error) {
 	if req.DataFlag == "" {
@@ -242,7 +242,7 @@ func demoState(ctx context.Context, req *runtime.Request, seed uint64, tags inve
 	return s, dir, err
 }
 
-// writeTruth writes when each machine is made to work, from the beginning on.
+// writeTruth writes the actual work of each machine from the beginning.
 func writeTruth(ctx context.Context, req *runtime.Request, o ServeDemoOptions, s *simulation.World,
 	start time.Time) error {
 	doc := Truth{Seed: o.Seed, From: start, To: start.Add(max(o.For, minTruth)), Machines: []MachineTruth{}}
@@ -272,10 +272,10 @@ type demoRounds struct {
 	req     *runtime.Request
 	cfg     config.Config
 	version string
-	// process is that of the service.
+	// process is the process of the service.
 	process *runtime.Process
 	runs    *simulatedJobs
-	// audited is the time of the last audit. Time stands still while an audit goes on.
+	// audited is the time of the last audit. Time does not pass during an audit.
 	audited time.Time
 	// requests is the time of the last requests to start work.
 	requests time.Time
@@ -333,8 +333,8 @@ func (d *demoRounds) audit(ctx context.Context) error {
 	return err
 }
 
-// respondents are the people of the simulated company: who is warned of a machine that works,
-// or that they need soon, keeps it; who does not need it lets it go.
+// respondents are the people of the simulated company. They keep a machine if they are warned while
+// it works or if they need it soon, and otherwise ignore the warning.
 type respondents struct {
 	sim.People
 	log          *slog.Logger
@@ -343,8 +343,7 @@ type respondents struct {
 }
 
 const (
-	// warnedNeed is how soon after the machine may end its owner wants it again, to keep it, and
-	// keptFor how long it is kept then.
+	// An owner who needs the machine within warnedNeed of its end keeps it for keptFor.
 	warnedNeed = time.Hour
 	keepLength = 2 * time.Hour
 )

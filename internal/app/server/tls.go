@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/config"
 )
 
-// certificate is the certificate of a server with its key. It is read again when one of the files
-// changes; what cannot be read leaves the one before in use.
+// certificate is the certificate of a server with its key. It is reloaded when one of the files
+// changes; after an error the previous one stays in use.
 type certificate struct {
 	cert, key string
 
@@ -20,7 +20,7 @@ type certificate struct {
 	have *tls.Certificate
 }
 
-// newCertificate returns the certificate that the configuration names, nil where there is none.
+// newCertificate returns the configured certificate, or nil.
 func newCertificate(req *runtime.Request, cfg config.Config) *certificate {
 	if cfg.Serve.TLS.CertFile == "" {
 		return nil
@@ -28,13 +28,13 @@ func newCertificate(req *runtime.Request, cfg config.Config) *certificate {
 	return &certificate{cert: req.Path(cfg.Serve.TLS.CertFile), key: req.Path(cfg.Serve.TLS.KeyFile)}
 }
 
-// Certificate returns the GetCertificate of a TLS configuration for the files of a certificate and
-// its key, which are read again when they change.
+// Certificate returns the GetCertificate function of a TLS configuration for the files of a
+// certificate and its key, which are reloaded when they change.
 func Certificate(cert, key string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return (&certificate{cert: cert, key: key}).load
 }
 
-// load is the GetCertificate of a TLS configuration.
+// load implements GetCertificate of a TLS configuration.
 func (p *certificate) load(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

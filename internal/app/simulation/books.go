@@ -27,7 +27,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// Simulated books: how far back they go, and the time between two passes.
+// Limits of the simulated ledger: how far back it goes, and the time between two passes.
 const (
 	booksLength   = 32 * oneDay
 	booksInterval = oneDay
@@ -35,14 +35,14 @@ const (
 	booksStep = 5 * time.Minute
 )
 
-// ownBudgets are those of simulated books where the configuration has none.
+// ownBudgets are the budgets of the simulation if the configuration has none.
 //
 //go:embed books.yaml
 var ownBudgets []byte
 
-// Books is the storage of `--demo`: each state is a new one that knows the simulated
-// account, with charges that rounds of the engine posted to its ledger, and a bill of it. It
-// ends with the request.
+// Books is the storage of `--demo`: every state is new and contains the simulated account, with
+// charges that rounds of the engine posted to its ledger, and a bill. It is removed with the
+// request.
 type Books struct{}
 
 // Exists implements Storage.
@@ -77,8 +77,8 @@ func (Books) Open(ctx context.Context, req *runtime.Request, cfg config.Config) 
 	return cfg, s.Store, nil
 }
 
-// countedUnits are the units of simulated books, with a file of counts: predictions that follow
-// the days of the week and grow by 1% a week, and GPU-hours.
+// countedUnits returns the units of the simulation, with a file of counts: predictions that follow
+// the days of the week and grow by 1% a week, and GPU hours.
 func countedUnits(dir string, now time.Time, length time.Duration) ([]config.Unit, error) {
 	const weekday, weekend, growth = 41_000_000, 23_000_000, 1.01
 	path := filepath.Join(dir, "predictions.csv")
@@ -104,8 +104,8 @@ func countedUnits(dir string, now time.Time, length time.Duration) ([]config.Uni
 	}, nil
 }
 
-// KeepBooks lets rounds post until a time what a length of time before it came to, and imports the
-// bill of what they posted, which is written to a folder.
+// KeepBooks runs rounds that post the charges of a period that ends at a time, and imports their
+// bill, which is written to a folder.
 func KeepBooks(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, dir string, now time.Time,
 	length time.Duration) error {
 	setting, err := Setting(req, cfg, s)
@@ -138,8 +138,8 @@ const (
 	billingDelay   = 2 * oneDay
 )
 
-// importSimulatedBill writes what the ledger charged as the provider would bill it, in
-// FOCUS, and imports it as any bill.
+// importSimulatedBill writes the charges of the ledger as the provider would bill them, in FOCUS,
+// and imports the file like any bill.
 func importSimulatedBill(ctx context.Context, req *runtime.Request, cfg config.Config, s *World, dir string,
 	now time.Time, length time.Duration) error {
 	account := ledger.Account{Cloud: sim.CloudName, ID: sim.Account}

@@ -20,8 +20,8 @@ import (
 // companyGateExpiry is the lifetime of requests in simulated time, a day of which passes in minutes.
 const companyGateExpiry = 60 * oneDay
 
-// Company adds what the simulated company has where the configuration has nothing of its own:
-// budgets, counted products, policies, and roles of its people. The user may decide requests.
+// Company adds budgets, counted products, policies and roles of the simulated company to a
+// configuration that has none. The user may decide requests.
 func Company(cfg *config.Config, dir, user string, now time.Time, length time.Duration) error {
 	if len(cfg.Budgets) == 0 {
 		set, err := budget.Parse("books.yaml", ownBudgets)
@@ -59,7 +59,7 @@ func Company(cfg *config.Config, dir, user string, now time.Time, length time.Du
 	return nil
 }
 
-// works are jobs for which people of the simulated company ask, each under its requester.
+// works are jobs that people of the simulated company ask to start, each by its requester.
 var works = []struct{ by, file string }{
 	{"ben", `apiVersion: curfew.job/v1
 name: sdxl-finetune
@@ -85,8 +85,8 @@ max_runtime: 30h
 `},
 }
 
-// AskToStart lets people of the simulated company ask whether their work may start. What waits for
-// an approver already is asked for no second time.
+// AskToStart asks for permission to start the work of the simulated company's people, unless an
+// approver already has the request.
 func AskToStart(ctx context.Context, process *runtime.Process) error {
 	for _, w := range works {
 		req := process.Request()
@@ -112,8 +112,8 @@ func AskToStart(ctx context.Context, process *runtime.Process) error {
 // approvalDelay is the time after which the simulated company approves a fix.
 const approvalDelay = time.Hour
 
-// ApproveFixes approves the fixes that wait for a second person, as an approver of the simulated company
-// does. Requests to start work wait for the people who look at the demonstration.
+// ApproveFixes approves the fixes that wait for a second person, as an approver of the simulated
+// company. Requests to start work are left to the viewers of the demonstration.
 func ApproveFixes(ctx context.Context, s *World) error {
 	now := s.Clock.Now()
 	all, err := s.Store.Approvals().Requests(ctx, "")

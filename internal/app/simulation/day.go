@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// oneDay is how long policies act in `enforce --demo -o json`, and the time before it
-	// that it is compared with.
+	// oneDay is how long policies act in `enforce --demo -o json`, and the length of the previous
+	// period that it is compared with.
 	oneDay = 24 * time.Hour
 	// minInterval and demoMost bound the time between two passes of that day.
 	minInterval = 15 * time.Minute
@@ -39,7 +39,7 @@ type day struct {
 	bar     runtime.Bar
 }
 
-// run keeps the books for a day, and then lets the policies act for another.
+// run accounts for a day without actions, and then lets the policies act for another.
 func (d *day) run(ctx context.Context) (*view.Demo, error) {
 	d.setting.Books = ledger.Journal{Store: d.store.Ledger()}
 	from := d.clock.Now().Add(oneDay)
@@ -113,7 +113,7 @@ func (d *day) run(ctx context.Context) (*view.Demo, error) {
 	return doc, doc.Charge(tables[0], tables[1], tables[2])
 }
 
-// pass makes one pass, whose charges have to be kept.
+// pass makes one pass and returns an error if its charges were not stored.
 func pass(ctx context.Context, e *round.Engine) (*round.Result, error) {
 	r, err := e.Round(ctx)
 	if err != nil {

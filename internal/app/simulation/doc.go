@@ -1,3 +1,3 @@
-// Package simulation runs the simulated account: a world with a clock, a state and people of
-// its own, its books, and the demonstration in which policies act on it.
+// Package simulation runs the simulated account: a world with its own clock, state, people and
+// ledger, and the demonstration in which policies act on it.
 package simulation

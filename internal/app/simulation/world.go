@@ -24,16 +24,15 @@ import (
 // MaxPasses bounds a demonstration.
 const MaxPasses = 8
 
-// maxGap is the pause between passes that a demonstration takes for none: its time jumps.
+// maxGap is the pause between passes that a demonstration ignores, because its time jumps.
 const maxGap = 100 * 24 * time.Hour
 
-// ownPolicies are those of `curfew enforce --demo` where none are given.
+// ownPolicies are the default policies of `curfew enforce --demo`.
 //
 //go:embed demo.yaml
 var ownPolicies []byte
 
-// World is the simulated account in simulated time, with a state of its own that ends
-// with it.
+// World is the simulated account in simulated time, with its own state that is removed with it.
 type World struct {
 	Cloud *sim.Cloud
 	Clock *sim.Clock
@@ -41,8 +40,8 @@ type World struct {
 	Dir   string
 }
 
-// New lays the simulated account of a seed out as it is at one time, and begins
-// at another.
+// New creates the simulated account of a seed as it is at one time, with a clock that starts at
+// another.
 func New(ctx context.Context, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (*World, error) {
 	dir, err := os.MkdirTemp("", "curfew-demo")
 	if err != nil {
@@ -56,7 +55,7 @@ func New(ctx context.Context, seed uint64, tags inventory.TagMapping, laidOut, s
 	return s, nil
 }
 
-// NewIn keeps the state of a simulation where at says.
+// NewIn creates a World whose state is stored at a given location.
 func NewIn(ctx context.Context, at store.Options, seed uint64, tags inventory.TagMapping, laidOut, start time.Time) (
 	*World, error) {
 	s := &World{Cloud: sim.New(sim.Options{Seed: seed, Now: laidOut, Tags: tags}), Clock: sim.NewClock(start)}
@@ -66,7 +65,7 @@ func NewIn(ctx context.Context, at store.Options, seed uint64, tags inventory.Ta
 	return s, err
 }
 
-// Close removes a state of its own.
+// Close removes the World's own state.
 func (s *World) Close() error {
 	s.Store.Close()
 	if s.Dir == "" {
@@ -75,7 +74,7 @@ func (s *World) Close() error {
 	return os.RemoveAll(s.Dir)
 }
 
-// Ladder is the ladder that acts on the simulated account and tells simulated people.
+// Ladder returns the ladder that acts on the simulated account and notifies simulated people.
 func (s *World) Ladder(account string, people action.Notifier) *action.Ladder {
 	return &action.Ladder{
 		Store: s.Store.Actions(), Cloud: s.Cloud.Actions(s.Clock.Now), Notifier: people,
@@ -100,10 +99,10 @@ func Setting(req *runtime.Request, cfg config.Config, s *World) (round.Setting, 
 	}, err
 }
 
-// Demo lets policies act on the simulated account, pass by pass, in simulated time that jumps
-// to when there is something to do, and returns how many entries the audit log has then.
-// It is the engine that acts on real accounts; only the account, the people and the clock
-// are made up. No policies are those of the demonstration.
+// Demo lets policies act on the simulated account, pass by pass, in simulated time that jumps to
+// the next due action, and returns the length of the audit log afterwards. The engine is that of
+// real accounts; only the account, the people and the clock are simulated. Without policies it uses
+// those of the demonstration.
 func Demo(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64, show func(view.DemoPass) error) (
 	entries int64, err error) {
 	start := req.Now().UTC().Truncate(time.Minute)
@@ -140,10 +139,10 @@ func Demo(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint6
 	return entries, err
 }
 
-// DemoDay lets policies act on the simulated account for a day, and compares it with the
-// day before.
+// DemoDay lets policies act on the simulated account for a day, and compares it with the day
+// before.
 func DemoDay(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint64) (doc *view.Demo, err error) {
-	start := req.Now().UTC().Truncate(time.Hour).Add(-2 * oneDay) // costs are by the hour, and of the past
+	start := req.Now().UTC().Truncate(time.Hour).Add(-2 * oneDay) // costs are hourly and only exist for the past
 	s, setting, _, err := begin(ctx, req, set, seed, start.Add(oneDay), start)
 	if err != nil {
 		return nil, err
@@ -180,8 +179,7 @@ func begin(ctx context.Context, req *runtime.Request, set *policy.Set, seed uint
 	return s, setting, people, nil
 }
 
-// Policies are the policies of a demonstration, which all act: those that are given, or
-// its own.
+// Policies returns the given policies or those of the demonstration, all of them enforcing.
 func Policies(set *policy.Set) (*policy.Set, error) {
 	if set == nil {
 		var err error
@@ -195,12 +193,12 @@ func Policies(set *policy.Set) (*policy.Set, error) {
 	return set, nil
 }
 
-// ownGovernance lets policies act on all that may end.
+// ownGovernance allows policies to act on everything that may end.
 func ownGovernance() policy.Governance {
 	return policy.Governance{{Select: policy.Select{Lifetime: []string{string(inventory.Ephemeral)}}}}
 }
 
-// EnforceSetting wires rounds in which policies act on the simulated account.
+// EnforceSetting returns the setting of rounds in which policies act on the simulated account.
 func EnforceSetting(req *runtime.Request, cfg config.Config, s *World, set *policy.Set, people action.Notifier) (
 	round.Setting, error) {
 	setting, err := Setting(req, cfg, s)

@@ -18,7 +18,7 @@ import (
 
 const oneDay = 24 * time.Hour
 
-// AlertFacts reads from the state what alerts are found in.
+// AlertFacts reads the facts from which alerts are derived.
 func AlertFacts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (alert.Facts, error) {
 	f := alert.Facts{Now: now}
 	newest, err := s.Budgets().Spent(ctx, budget.Match{}, now.Add(-time.Hour), now)
@@ -39,7 +39,8 @@ func AlertFacts(ctx context.Context, cfg config.Config, s *store.Store, now time
 	return f, nil
 }
 
-// readReach reads when each account was read last, and returns when the first one was first read.
+// readReach returns when each account was read last, and when the first one was read for the first
+// time.
 func readReach(ctx context.Context, s *store.Store, f *alert.Facts) (began time.Time, err error) {
 	accounts, err := s.Ledger().Accounts(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func readReach(ctx context.Context, s *store.Store, f *alert.Facts) (began time.
 	return began, nil
 }
 
-// burns returns the budgets with what was charged to each lately.
+// burns returns the budgets with their recent charges.
 func burns(ctx context.Context, cfg config.Config, s *store.Store, f alert.Facts) ([]alert.Burn, error) {
 	d, err := desk(cfg, s)
 	if err != nil {
@@ -93,20 +94,20 @@ func burns(ctx context.Context, cfg config.Config, s *store.Store, f alert.Facts
 	return out, nil
 }
 
-// spenderKey is a person, project or team, or the storage of a team.
+// spenderKey identifies a person, project or team, or the storage of a team.
 type spenderKey struct {
 	kind inventory.Kind
 	name string
 }
 
-// spender is a series while it is added up.
+// spender accumulates the series of a spender.
 type spender struct {
 	alert.Series
-	// teams are the dollars by team, of which the largest is told.
+	// teams holds the amounts by team; the team with the largest is notified.
 	teams map[string]money.Amount
 }
 
-// spenders returns what people, projects and teams were charged, and the storage of teams, over the
+// spenders returns the charges of people, projects and teams, and of the storage of teams, over the
 // last 24 hours of the ledger and the whole days before.
 func spenders(ctx context.Context, s *store.Store, through, began time.Time) (who, storage []alert.Series,
 	err error) {
@@ -159,7 +160,7 @@ func spenders(ctx context.Context, s *store.Store, through, began time.Time) (wh
 				{alert.KindPerson, user}, {alert.KindProject, project}, {alert.KindTeam, team},
 			} {
 				if k.name == "" {
-					continue // what no one owns has no usual day
+					continue // costs without an owner have no usual day
 				}
 				if err := add(k, team, day, sum.Sums.Amount); err != nil {
 					return err
@@ -195,7 +196,7 @@ func spenders(ctx context.Context, s *store.Store, through, began time.Time) (wh
 	return who, storage, nil
 }
 
-// owner returns who is told: of a person and a project also the team that paid most.
+// owner returns who is notified: for a person or project also the team that paid most.
 func (x *spender) owner() inventory.Owner {
 	team := ""
 	for t, spent := range x.teams {

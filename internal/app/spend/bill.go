@@ -24,7 +24,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// BillSource is a bill on this machine or in a bucket, and how it is read.
+// BillSource is the location of a bill, on this machine or in a bucket, and how to read it.
 type BillSource struct {
 	Path string
 	// Profile is the AWS profile, for buckets.
@@ -33,12 +33,12 @@ type BillSource struct {
 	ZeroPurchases bool
 }
 
-// ReadBill reads a bill as a whole.
+// ReadBill reads a whole bill.
 func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, from BillSource) (*bill.Bill, error) {
 	path, profile := from.Path, from.Profile
 	at := path
 	if !runtime.IsBucket(path) {
-		// Its full name, because imports of the same source replace one another.
+		// Use the full name, because imports of the same source replace one another.
 		var err error
 		if at, err = filepath.Abs(req.Path(path)); err != nil {
 			return nil, fmt.Errorf("find %s: %w", path, err)
@@ -62,7 +62,7 @@ func ReadBill(ctx context.Context, req *runtime.Request, cfg config.Config, from
 	return b, billFailure(err)
 }
 
-// billFailure gives a bill that cannot be read its exit code.
+// billFailure sets the exit code for a bill that cannot be read.
 func billFailure(err error) error {
 	var mistake *billfile.Error
 	var twice *bill.CountedTwice
@@ -79,18 +79,18 @@ func billFailure(err error) error {
 	return clouds.CloudError(err)
 }
 
-// importTries is how often an import is planned again because another one changed the bill.
+// importTries is how often an import is planned again after another one changed the bill.
 const importTries = 5
 
-// BillImport imports a bill; dry keeps nothing and says what would be replaced.
+// BillImport imports a bill; dry only reports what it would replace.
 func BillImport(ctx context.Context, req *runtime.Request, from BillSource, dry bool) (view.Bill, error) {
 	var none view.Bill
 	cfg, err := req.Config()
 	if err != nil {
 		return none, err
 	}
-	// The sums of a large bill stay until they are written: half as much memory in
-	// addition is enough for temporary values.
+	// The sums of a large bill stay in memory until they are written, so limit the additional
+	// memory for temporary values to half as much.
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	b, err := ReadBill(ctx, req, cfg, from)
 	if err != nil {
@@ -99,7 +99,7 @@ func BillImport(ctx context.Context, req *runtime.Request, from BillSource, dry 
 	return importBill(ctx, req, cfg, b, from.Path, dry, nil)
 }
 
-// importBill keeps a bill that was read, with the entries of the audit log about it.
+// importBill stores a bill with its audit entries.
 func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b *bill.Bill, path string, dry bool,
 	entries []action.Entry) (view.Bill, error) {
 	var none view.Bill
@@ -137,7 +137,8 @@ func importBill(ctx context.Context, req *runtime.Request, cfg config.Config, b 
 	return view.NewBill(b, planned), nil
 }
 
-// BillShow shows imported bills of a period, divided by a dimension of the ledger or of bills.
+// BillShow returns the imported bills of a period, grouped by a dimension of the ledger or of
+// bills.
 func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by string, basis bill.Basis) (view.BillShow,
 	error) {
 	var none view.BillShow
@@ -180,8 +181,8 @@ func BillShow(ctx context.Context, req *runtime.Request, f runtime.Period, by st
 	return b, nil
 }
 
-// named yields rows with their values of a dimension: the ledger's, which `costs --by` has as
-// well, or one that only bills have.
+// named yields rows with their values of a dimension: one of the ledger, as in `costs --by`, or one
+// that only bills have.
 func named(lines iter.Seq2[ledger.Line, bill.Row], by string) iter.Seq2[string, bill.Row] {
 	d := ledger.Dimension(strings.ReplaceAll(by, "_", "-"))
 	ofLedger := slices.Contains(ledger.Dimensions, d)
@@ -200,7 +201,8 @@ func named(lines iter.Seq2[ledger.Line, bill.Row], by string) iter.Seq2[string, 
 	}
 }
 
-// noBill is the answer where no imported bill has a charge in some time: no amount is $0.
+// noBill returns the error if no imported bill has a charge in a period, because an unknown amount
+// is not $0.
 func noBill(ctx context.Context, s bill.Store, since, until time.Time) error {
 	periods, err := s.Periods(ctx, time.Time{}, time.Time{})
 	if err != nil {
@@ -223,11 +225,11 @@ func noBill(ctx context.Context, s bill.Store, since, until time.Time) error {
 	}
 }
 
-// maxPeriods is how many billing periods an error names.
+// maxPeriods limits the billing periods that an error names.
 const maxPeriods = 12
 
-// Reconcile compares billed and accrued costs of a period, and posts the difference where
-// post says so.
+// Reconcile compares billed and accrued costs of a period, and posts the difference if post is
+// true.
 func Reconcile(ctx context.Context, req *runtime.Request, f runtime.Period, basis bill.Basis,
 	post bool) (view.Reconciliation, error) {
 	var none view.Reconciliation

@@ -20,10 +20,10 @@ import (
 type BillUpload struct {
 	// Path is a file, a folder or s3://bucket/prefix under serve.bill_paths.
 	Path string
-	// Content is the text of a CSV file in place of a path, Name what it is called: an import
-	// of the same name replaces it.
+	// Content is the text of a CSV file instead of a path, Name its name: an import of the same
+	// name replaces it.
 	Content, Name string
-	// DryRun keeps nothing and lists the months that would be replaced.
+	// DryRun stores nothing and lists the months that would be replaced.
 	DryRun bool
 	// ZeroPurchases is that of [bill.Options].
 	ZeroPurchases bool
@@ -32,7 +32,7 @@ type BillUpload struct {
 // uploadName matches the allowed names of an uploaded bill.
 var uploadName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// CheckBill reads a bill of this machine as an import would, and keeps nothing.
+// CheckBill reads a bill of this machine as an import would, but stores nothing.
 func CheckBill(ctx context.Context, req *runtime.Request, path string) error {
 	cfg, err := req.Config()
 	if err == nil {
@@ -74,7 +74,7 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 		}
 	}
 	b, err := ReadBill(ctx, req, cfg, BillSource{Path: at, ZeroPurchases: u.ZeroPurchases})
-	// it is the caller's file, by another name
+	// the file belongs to the caller, who knows it by another name
 	if wrong := (*runtime.Error)(nil); u.Path == "" && errors.As(err, &wrong) {
 		err = &runtime.Error{
 			Class: wrong.Class, Code: wrong.Code, Hint: wrong.Hint,
@@ -101,7 +101,7 @@ func ImportBill(ctx context.Context, req *runtime.Request, u BillUpload) (view.B
 	return importBill(ctx, req, cfg, b, source, u.DryRun, entries)
 }
 
-// BillPeriods are the billing periods that were imported, oldest first.
+// BillPeriods returns the imported billing periods, oldest first.
 func BillPeriods(ctx context.Context, req *runtime.Request) (view.BillPeriods, error) {
 	doc := view.BillPeriods{Schema: view.BillPeriodsSchema, Periods: []view.BillPeriod{}}
 	_, s, err := req.State(ctx)

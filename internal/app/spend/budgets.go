@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// desk is the budgets of the configuration over the state.
+// desk returns the desk of the configured budgets with their state.
 func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 	set, err := budget.NewSet(cfg.Budgets, cfg.Quotas)
 	if err != nil {
@@ -34,7 +34,7 @@ func desk(cfg config.Config, s *store.Store) (budget.Desk, error) {
 	return budget.Desk{Store: s.Budgets(), Set: set}, nil
 }
 
-// Budgets is the status of each budget that is in force.
+// Budgets returns the status of each budget in force.
 func Budgets(ctx context.Context, req *runtime.Request) (view.Budgets, error) {
 	all, now, err := budgetsInForce(ctx, req)
 	if err != nil {
@@ -43,7 +43,7 @@ func Budgets(ctx context.Context, req *runtime.Request) (view.Budgets, error) {
 	return view.NewBudgets(all, now), nil
 }
 
-// budgetsInForce returns the status of each budget that is in force at the time of the state.
+// budgetsInForce returns the status of each budget in force at the time of the state.
 func budgetsInForce(ctx context.Context, req *runtime.Request) (all []budget.Status, now time.Time, err error) {
 	cfg, _, s, err := req.InForce(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func budgetsInForce(ctx context.Context, req *runtime.Request) (all []budget.Sta
 // noBudgets is the code of [NoBudgets].
 const noBudgets = "no_budgets"
 
-// NoBudgets is that no budget is in force.
+// NoBudgets returns the error that no budget is in force.
 func NoBudgets() error {
 	return &runtime.Error{
 		Class: runtime.Usage, Code: noBudgets, Err: errors.New("no budget is given"),
@@ -71,7 +71,7 @@ func NoBudgets() error {
 	}
 }
 
-// statuses reads where the budgets of a configuration stand.
+// statuses returns the status of each budget of a configuration.
 func statuses(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) ([]budget.Status, error) {
 	d, err := desk(cfg, s)
 	if err != nil {
@@ -84,7 +84,7 @@ func statuses(ctx context.Context, cfg config.Config, s *store.Store, now time.T
 	return all, nil
 }
 
-// Holds are the reservations of a period, and the time of the state.
+// Holds returns the reservations of a period, and the time of the state.
 func Holds(ctx context.Context, req *runtime.Request, period runtime.Period) (view.Holds, time.Time, error) {
 	fail := func(err error) (view.Holds, time.Time, error) { return view.Holds{}, time.Time{}, err }
 	_, s, err := req.State(ctx)
@@ -115,7 +115,7 @@ func Holds(ctx context.Context, req *runtime.Request, period runtime.Period) (vi
 // unchanged.
 type HoldAction func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error)
 
-// Hold does something with one hold, by its id or the beginning of it.
+// Hold applies an action to one hold, by its id or a prefix of it.
 func Hold(ctx context.Context, req *runtime.Request, verb, id string, do HoldAction) (view.OneHold, error) {
 	var none view.OneHold
 	cfg, by, s, err := req.InForce(ctx)
@@ -158,7 +158,8 @@ func Hold(ctx context.Context, req *runtime.Request, verb, id string, do HoldAct
 	return view.NewOneHold(h, p.Now), nil
 }
 
-// Settle ends a hold by an amount, or by what the ledger charged under it where that is nil.
+// Settle returns the action that settles a hold with an amount, or with its charges in the ledger
+// if the amount is nil.
 func Settle(actual *money.Amount) HoldAction {
 	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
 		if actual != nil {
@@ -186,13 +187,14 @@ func Settle(actual *money.Amount) HoldAction {
 	}
 }
 
-// Release frees the hold of work that did not start.
+// Release releases the hold of work that did not start.
 func Release(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
 	h, err := p.Budgets.Release(ctx, id, who, p.Now)
 	return h, nil, err
 }
 
-// Extend asks the gate whether a live run may cost an amount in all and run for a time.
+// Extend returns the action that asks the gate whether a running run may cost an amount in total
+// and run for a time.
 func Extend(amount money.Amount, length time.Duration) HoldAction {
 	return func(ctx context.Context, p gate.Params, id, who string) (budget.Hold, *gate.Decision, error) {
 		if length > budget.MaxRun {
@@ -240,8 +242,8 @@ func GateParams(ctx context.Context, req *runtime.Request, cfg config.Config, by
 		}}, nil
 }
 
-// checkQuotas returns an error where a quota is of GPUs that no price book knows, which
-// would limit nothing.
+// checkQuotas returns an error for a quota on GPUs that no price book contains, which would limit
+// nothing.
 func checkQuotas(req *runtime.Request, cfg config.Config, quotas []budget.Quota) error {
 	book, err := req.PriceBook(cfg)
 	if err != nil {
@@ -261,8 +263,8 @@ func checkQuotas(req *runtime.Request, cfg config.Config, quotas []budget.Quota)
 	return nil
 }
 
-// Facts returns what the state knows of a resource: its budgets, and how far what is paid
-// for it is off its list price.
+// Facts returns the facts of a resource in the state: its budgets, and the difference of its actual
+// price from the list price.
 func Facts(ctx context.Context, cfg config.Config, s *store.Store, now time.Time) (func(*policy.Facts), error) {
 	var know []func(*policy.Facts)
 	if len(cfg.Budgets) > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// CostsQuery selects charges of the ledger, as flags and parameters name them.
+// CostsQuery selects charges of the ledger, as written in flags and parameters.
 type CostsQuery struct {
 	runtime.Period
 	By          string   `query:"by" maxLength:"200" doc:"Dimensions, separated by commas." flag:"by" help:"dimensions, separated by commas: team, project, user, environment, cost-center, purpose, resource, kind, type, region, account, category, duty, pricing, lifetime, service, session"`
@@ -22,7 +22,7 @@ type CostsQuery struct {
 	Where       []string `query:"where,explode" maxItems:"20" doc:"DIMENSION=VALUE, such as team=vision." flag:"where" help:"only charges with a value: team=vision; repeatable; an empty value selects unallocated costs"`
 }
 
-// DimensionNames lists what costs can be divided by.
+// DimensionNames lists the dimensions to group costs by.
 func DimensionNames() string {
 	names := make([]string, 0, len(ledger.Dimensions))
 	for _, d := range append(slices.Clone(ledger.Dimensions), ledger.BySession) {

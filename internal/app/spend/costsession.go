@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/store"
 )
 
-// sessionBooks is a ledger that knows which session or job a machine belonged to.
+// sessionBooks is a ledger that knows the session or job of each machine.
 type sessionBooks struct {
 	ledger.Store
 	// names maps "cloud/machine id" to the name of the session, or of the job for an attempt.
@@ -43,7 +43,7 @@ func withSessions(ctx context.Context, s *store.Store) (ledger.Store, error) {
 	return b, nil
 }
 
-// name returns the session or job of a resource by its reference; empty if it is no machine of one.
+// name returns the session or job of a resource by its reference; empty if it belongs to none.
 func (b sessionBooks) name(ref string) string {
 	parts := strings.SplitN(ref, "/", 5)
 	if len(parts) < 5 || parts[3] != string(inventory.KindInstance) {
@@ -52,13 +52,13 @@ func (b sessionBooks) name(ref string) string {
 	return b.names[parts[0]+"/"+parts[4]]
 }
 
-// bySession reports whether a query asks for sessions.
+// bySession reports whether a query groups or filters by session.
 func bySession(q ledger.SumQuery) bool {
 	return slices.Contains(q.By, ledger.BySession) ||
 		slices.ContainsFunc(q.Filter, func(m ledger.Match) bool { return m.By == ledger.BySession })
 }
 
-// Sums implements ledger.Store: it asks by resource, and names the session of each.
+// Sums implements ledger.Store. It queries by resource and adds the session of each.
 func (b sessionBooks) Sums(ctx context.Context, q ledger.SumQuery) ([]ledger.Sum, error) {
 	if !bySession(q) {
 		return b.Store.Sums(ctx, q)

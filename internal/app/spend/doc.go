@@ -1,3 +1,3 @@
-// Package spend answers what was spent and what may be: costs, unit costs, shares, bills,
+// Package spend reports what was spent and what may be spent: costs, unit costs, shares, bills,
 // budgets and reservations.
 package spend

@@ -29,11 +29,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// gatewayTimeout bounds the question to one gateway.
+// gatewayTimeout bounds a request to one gateway.
 const gatewayTimeout = 10 * time.Second
 
-// Gateways asks the registered gateways what they did. One that does not answer is listed with the
-// reason.
+// Gateways queries the registered gateways for their statistics. One that does not respond is
+// listed with the reason.
 func Gateways(ctx context.Context, req *runtime.Request) (view.Gateways, error) {
 	cfg, err := req.Config()
 	if err != nil {
@@ -170,7 +170,7 @@ func DrainGateway(ctx context.Context, req *runtime.Request, g config.ServedGate
 	return doc, nil
 }
 
-// callGateway asks a gateway and returns the body of its answer.
+// callGateway sends a request to a gateway and returns the body of its response.
 func callGateway(ctx context.Context, req *runtime.Request, g config.ServedGateway, method, path string,
 	content []byte) ([]byte, error) {
 	o := httpclient.Options{Attempts: 1, AttemptTimeout: gatewayTimeout}
@@ -201,7 +201,7 @@ func callGateway(ctx context.Context, req *runtime.Request, g config.ServedGatew
 	if err != nil {
 		return nil, fmt.Errorf("ask the gateway: %w", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read to its end, or is of no use
+	defer func() { _ = resp.Body.Close() }() // it was read completely, or is useless
 	body, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:

@@ -19,9 +19,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/costs"
 )
 
-// TestGatewaysAreAsked: one that answers, one that refuses the key, one that is down and one that
-// is no gateway.
-func TestGatewaysAreAsked(t *testing.T) {
+// TestQueriesRegisteredGateways covers gateways that respond, refuse the key, are down, or are no
+// gateways.
+func TestQueriesRegisteredGateways(t *testing.T) {
 	good := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/curfew/stats" || r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusUnauthorized)

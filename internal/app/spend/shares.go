@@ -47,8 +47,8 @@ func Shares(ctx context.Context, req *runtime.Request, name, text string, period
 	return view.NewShares(divided, "", nil), nil
 }
 
-// TenantShares divides what was charged for machines with GPUs among those who held them, as
-// metrics servers tell, shown by one of [costs.Groups].
+// TenantShares divides the charges of machines with GPUs among their holders according to metrics
+// servers, grouped by one of [costs.Groups].
 func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, period runtime.Period,
 	by string) (view.Shares, error) {
 	var none view.Shares
@@ -88,7 +88,7 @@ func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, pe
 	if now := req.Now().UTC(); end.After(now) {
 		end = now
 	}
-	from := map[string]int{} // the server that tells of a machine, counted from 1
+	from := map[string]int{} // the server with metrics of a machine, counted from 1
 	for i, server := range servers {
 		spots, err := server.Tenancy(ctx, machines, since, end, cfg.Tags, func(o costs.Occupancy) {
 			if from[o.Machine] == 0 {
@@ -113,9 +113,8 @@ func TenantShares(ctx context.Context, req *runtime.Request, f clouds.Source, pe
 	return view.NewShares(divided, by, blind), nil
 }
 
-// gpuMachines are the machines that may have GPUs: those that were charged, with what the
-// account says of those that still run. Where it does not answer they have no other names
-// than their ids.
+// gpuMachines returns the machines that may have GPUs: those with charges, with details from the
+// account for those that still run. If the account does not respond, only their ids are known.
 func gpuMachines(ctx context.Context, req *runtime.Request, cfg config.Config, f clouds.Source,
 	charged []costs.MachineHour) ([]*inventory.Resource, []inventory.BlindSpot, error) {
 	book, err := req.PriceBook(cfg)

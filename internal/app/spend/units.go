@@ -23,25 +23,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/view"
 )
 
-// UnitsQuery selects unit costs. Counts names a file, or GPU-hours, of one unit in addition to
-// those of the configuration.
+// UnitsQuery selects unit costs. Counts names a file, or GPU hours, of one unit in addition to the
+// configured ones.
 type UnitsQuery struct {
 	CostsQuery
 	Name, Counts, Target string
 	Per                  int64
 }
 
-// counted is a unit with its costs and where its counts come from.
+// counted is a unit with its costs and the source of its counts.
 type counted struct {
 	unit   costs.Unit
 	query  costs.Query
 	counts func(ctx context.Context, s *store.Store, q costs.Query) ([]costs.Count, error)
-	// narrow leaves only the costs that the unit is about; nil is all.
+	// narrow restricts the charges to those of the unit; nil keeps all.
 	narrow func(ctx context.Context, s *store.Store, q costs.Query) (costs.Query, error)
 }
 
-// Units are unit costs, of the named units of the configuration or of all, or of the one
-// that the query names.
+// Units returns the unit costs of the named units, of all configured ones, or of the one in the
+// query.
 func Units(ctx context.Context, req *runtime.Request, f UnitsQuery, names []string) (view.Units, error) {
 	var none view.Units
 	cfg, s, err := req.State(ctx)
@@ -77,8 +77,8 @@ func Units(ctx context.Context, req *runtime.Request, f UnitsQuery, names []stri
 	return view.NewUnits(docs), nil
 }
 
-// spent is the cost of a unit: by the ledger, and for months that it does not record by imported
-// bills. Counts that come from the ledger go with its dollars alone.
+// spent returns the cost of a unit: from the ledger, and from imported bills for months before the
+// ledger. Counts from the ledger only combine with its costs.
 func (u *counted) spent(ctx context.Context, s *store.Store) (*costs.Costs, error) {
 	if u.narrow != nil {
 		return costs.Spent(ctx, s.Ledger(), u.query)
@@ -86,7 +86,7 @@ func (u *counted) spent(ctx context.Context, s *store.Store) (*costs.Costs, erro
 	return costs.SpentOrBilled(ctx, s.Ledger(), s.Bills(), u.query)
 }
 
-// countedUnits are the units that are asked for.
+// countedUnits returns the requested units.
 func countedUnits(req *runtime.Request, cfg config.Config, f UnitsQuery, names []string) ([]counted, error) {
 	base := f.CostsQuery
 	if f.Counts != "" {
@@ -201,7 +201,7 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 		if err != nil {
 			return q, fmt.Errorf("look which machines have GPUs: %w", err)
 		}
-		types := []string{"a machine with GPUs"} // no type's name: without any nothing is left
+		types := []string{"a machine with GPUs"} // not the name of a type, so that an empty list matches nothing
 		for _, sum := range sums {
 			n, known := size(sum.Key[0]).GPUs.Get()
 			if !known {
@@ -229,7 +229,7 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 		var out []costs.Count
 		for _, sum := range sums {
 			n := len(q.By)
-			gpus := int64(0) // what was not used is counted as none
+			gpus := int64(0) // unused machines count as none
 			if duty.State(sum.Key[n+1]).Productive() {
 				gpus = int64(size(sum.Key[n]).GPUs.Or(0))
 			}
@@ -244,15 +244,15 @@ func countGPUHours(req *runtime.Request, c counted) (counted, error) {
 	return c, nil
 }
 
-// computeOf is a query's filter, and compute alone.
+// computeOf restricts a query's filter to compute.
 func computeOf(q costs.Query) ledger.Filter {
 	return append(slices.Clone(q.Filter), ledger.Match{
 		By: ledger.ByCategory, Values: []string{string(ledger.Compute)},
 	})
 }
 
-// measured asks a server how many units were made on each day. A day of which nothing
-// is known ends it: a unit cost over half of the counts would be twice what it is.
+// measured queries a server for the number of units on each day. It fails on a day without data,
+// because the unit cost over half of the counts would be twice the true one.
 func measured(ctx context.Context, client *metrics.Client, u config.Unit, q costs.Query) ([]costs.Count, error) {
 	days, err := client.CountByDay(ctx, u.Counts.Query, q.Since, q.Until)
 	if err != nil {

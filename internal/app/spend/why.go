@@ -22,7 +22,7 @@ func WhyBudget(ctx context.Context, req *runtime.Request, figure string) (view.W
 	return why, err
 }
 
-// BudgetFigures lists the figures of the budgets in force; none without budgets.
+// BudgetFigures lists the figures of the budgets in force; empty without budgets.
 func BudgetFigures(ctx context.Context, req *runtime.Request) ([]view.WhyRow, error) {
 	all, _, err := budgetsInForce(ctx, req)
 	var f *runtime.Error

@@ -19,13 +19,13 @@ import (
 // Never is the wait of a decider that does not release.
 const Never = time.Duration(math.MaxInt64)
 
-// Decider decides when to release resources, from the past only. It receives the samples
-// of all resources, one step of time after the other: all samples of a step before those
-// of the next, each resource's own in order of time.
+// Decider decides when to release resources, from the past only. It receives the samples of all
+// resources, one step of time after the other: all samples of a step before those of the next, each
+// resource's own in time order.
 type Decider interface {
-	// Begin says that the samples of all steps before at were handed over. Within a
-	// step samples of different resources are not in order of time, so a decision
-	// may depend on other resources only as they were when the step began.
+	// Begin says that the samples of all steps before at were handed over. Within a step samples of
+	// different resources are not in time order, so a decision may depend on other resources only
+	// as they were when the step began.
 	Begin(at time.Time)
 	// Decide takes a sample and returns how long after it the resource is released,
 	// unless a later sample of it comes first and changes that: 0 is at once, Never

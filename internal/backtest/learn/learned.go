@@ -87,7 +87,7 @@ const (
 	// priorClass the same for a class and the fleet.
 	priorSamples = 5
 	priorClass   = 50
-	// remembered is how many samples of a idle period can wait for their outcome.
+	// remembered is the number of samples of an idle period that can wait for their outcome.
 	remembered = 16
 	maxOdds    = 8 // bound of the log odds
 )
@@ -230,7 +230,7 @@ func (l *Learned) acquaint(h *history) {
 // observe takes a sample into the history of its resource.
 func (l *Learned) observe(h *history, s Sample) {
 	if s.Gap {
-		h.age, h.run = 0, 0 // how the stretch went on is not known
+		h.age, h.run = 0, 0 // how the stretch went on is unknown
 	}
 	n := counts{samples: 1}
 	if !s.Idle {

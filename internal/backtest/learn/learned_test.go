@@ -24,8 +24,8 @@ func bursts(machines, minutes int, seed uint64) []string {
 	return out
 }
 
-// TestLearnedWithinAStep holds that a decision rests on other machines only as they
-// were when the step began, because within it their samples are in no order.
+// TestLearnedWithinAStep checks that a decision rests on other machines only as they were when the
+// step began, because within it their samples are in no order.
 func TestLearnedWithinAStep(t *testing.T) {
 	const machines, minutes = 20, 600
 	ps := bursts(machines, minutes, 11)
@@ -67,8 +67,8 @@ func TestLearnedWithinAStep(t *testing.T) {
 	}
 }
 
-// TestLearnedStartsWithBreakEven holds that before any outcome is known the wait is
-// one restart cost, whatever the machine looks like.
+// TestLearnedStartsWithBreakEven checks that before any outcome is known the wait is one restart
+// cost, whatever the machine looks like.
 func TestLearnedStartsWithBreakEven(t *testing.T) {
 	for _, minutes := range []int{2, 5, 10, 60, 600} {
 		l := NewLearned(Fleet{

@@ -4,8 +4,8 @@ const (
 	// Folds is into how many parts of equal length a trace is divided for testing: the
 	// waits of each are learned from the parts before it.
 	Folds = 24
-	// enough is how many idle periods a class, or the fleet, needs before its own
-	// history decides; with fewer, chance would.
+	// enough is the number of idle periods a class, or the fleet, needs before its own history
+	// decides; with fewer, chance would.
 	enough = 30
 )
 

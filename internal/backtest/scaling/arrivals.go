@@ -13,7 +13,7 @@ import (
 // inputWeight is the cost of a token in, in tokens out: a prompt is read many tokens at a time.
 const inputWeight = 0.1
 
-// ArrivalsFile is a file of requests in order of time. It has one of the columns of time.
+// ArrivalsFile is a file of requests in time order. It has one of the columns of time.
 var ArrivalsFile = plan.Layout{
 	Optional: []plan.Column{
 		{Name: "time", Doc: "arrival of a request, RFC 3339"},
@@ -31,7 +31,7 @@ var ArrivalsFile = plan.Layout{
 type Recording struct {
 	// Times are seconds from the first one.
 	Times []float64
-	// Work is the work of each; nil where all are alike.
+	// Work is the work of each; nil if all are alike.
 	Work []float64
 	// ByTokens is set if Work was read from tokens: 1 is the mean of the file, MeanTokens tokens out.
 	ByTokens   bool
@@ -47,8 +47,8 @@ func (r *Recording) RelativeTo(tokens float64) []float64 {
 	return out
 }
 
-// ReadArrivals reads CSV with a row for each request, in order of time. columns names columns of
-// the file that are called otherwise. Mistakes are a [*plan.FileError] with line and column.
+// ReadArrivals reads CSV with a row for each request, in time order. columns names columns of the
+// file that are called otherwise. Mistakes are a [*plan.FileError] with line and column.
 func ReadArrivals(columns map[string]string) func(name string, r io.Reader) (*Recording, error) {
 	return func(name string, r io.Reader) (*Recording, error) {
 		layout := ArrivalsFile

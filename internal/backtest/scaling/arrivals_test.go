@@ -87,7 +87,7 @@ func FuzzReadArrivals(f *testing.F) {
 	})
 }
 
-// TestHalvesAreApart holds that a setting fitted on the first half has seen nothing of the second.
+// TestHalvesAreApart checks that a setting fitted on the first half has seen nothing of the second.
 func TestHalvesAreApart(t *testing.T) {
 	p := Params{Arrivals: []float64{0, 1, 2, 10, 12, 15}, Work: []float64{1, 2, 3, 4, 5, 6}}
 	first, second, ok := Halves(p)

@@ -44,7 +44,7 @@ type waker interface{ Wakes() bool }
 type Params struct {
 	Config fleet.Config
 	// Arrivals are seconds from the first one in order; Work is the work of each in requests of
-	// mean size, nil where all are alike.
+	// mean size, nil if all are alike.
 	Arrivals, Work []float64
 	// ColdStart is from the start of a replica until it serves.
 	ColdStart time.Duration
@@ -190,7 +190,7 @@ const (
 	ready
 )
 
-// pass lets time go by.
+// pass advances the time.
 func (v *replay) pass(to float64) {
 	d := to - v.now
 	v.integral += d * float64(v.inFlight)

@@ -49,7 +49,7 @@ func Tune(p Params) ([]Tuned, error) {
 }
 
 // Fewest returns the setting with the fewest replica hours at no more late requests than a number,
-// and false where none keeps it.
+// and false if none keeps it.
 func Fewest(tried []Tuned, late int) (Tuned, bool) {
 	var best Tuned
 	found := false

@@ -53,7 +53,7 @@ type Row struct {
 	Tags                     string    `parquet:"Tags,optional,dict"`
 }
 
-// groupRows is how many rows a row group of a written file has.
+// groupRows is the number of rows a row group of a written file has.
 const groupRows = 1 << 19
 
 // Write writes n rows of a built-in pattern to a Parquet file, spread over a fleet as
@@ -69,7 +69,7 @@ func Repeat(path string, rows []Row, n int) (bill.Decimal, error) {
 	return write(path, rows, n, func(r Row, _ int) Row { return r })
 }
 
-// hours is how many hours of a resource [Spread] writes.
+// hours is the number of hours of a resource [Spread] writes.
 const hours = 24
 
 // Spread writes n rows to a Parquet file, which are the given ones as a fleet has them:

@@ -1,5 +1,5 @@
-// Package budgettest has a store of holds in memory that keeps every rule of its
-// interface, with a ledger to charge and faults before and after each call.
+// Package budgettest has an in-memory store of holds that follows every rule of its interface, with
+// a ledger of charges and faults before and after each call.
 package budgettest
 
 import (
@@ -24,16 +24,16 @@ type Charge struct {
 	Purpose inventory.Purpose
 	Hold    string
 	Amount  money.Amount
-	// Unpriced is true if Amount is an upper bound, Unbounded the time for which not even that is
-	// known.
+	// Unpriced is true if Amount is an upper bound. Unbounded is the time without even an upper
+	// bound.
 	Unpriced  bool
 	Unbounded time.Duration
 }
 
 // Store is a budget.Store in memory. Its zero value is empty.
 type Store struct {
-	// Fault is called before every read ("read") and before and after every write with its name.
-	// The call returns its error; a write that it follows is done all the same. Nil injects none.
+	// Fault is called before every read ("read"), and before and after every write with its name.
+	// The call returns its error; a fault after a write does not undo it. Nil injects none.
 	Fault func(point string) error
 
 	mu      sync.Mutex
@@ -48,7 +48,7 @@ func (s *Store) Charge(charges ...Charge) {
 	s.charges = append(s.charges, charges...)
 }
 
-// Spent sums charges up.
+// Spent sums charges.
 func (s *Store) Spent(_ context.Context, m budget.Match, from, to time.Time) (budget.Spend, error) {
 	if err := s.fault("read"); err != nil {
 		return budget.Spend{}, err
@@ -132,7 +132,7 @@ func (s *Store) PutHold(_ context.Context, h budget.Hold, _ budget.Event) (budge
 	})
 }
 
-// Hold returns a hold by its id or the beginning of it.
+// Hold returns a hold by its ID or a unique prefix.
 func (s *Store) Hold(_ context.Context, id string) (budget.Hold, error) {
 	if err := s.fault("read"); err != nil {
 		return budget.Hold{}, err
@@ -167,7 +167,7 @@ func (s *Store) Keyed(_ context.Context, key string) (budget.Hold, error) {
 	return budget.Hold{}, budget.ErrNotFound
 }
 
-// Holds returns those that overlap a stretch of time.
+// Holds returns the holds that overlap a time span.
 func (s *Store) Holds(_ context.Context, from, to time.Time) ([]budget.Hold, error) {
 	if err := s.fault("read"); err != nil {
 		return nil, err

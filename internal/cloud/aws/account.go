@@ -17,26 +17,26 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// account is one account with the credentials that read it.
+// account is one account with the credentials to read it.
 type account struct {
 	id  string
 	cfg awssdk.Config
-	// role is the ARN that was assumed; empty for the configured credentials.
+	// role is the ARN of the assumed role; empty for the configured credentials.
 	role string
-	// via is the region that knew the credentials.
+	// via is the region that accepted the credentials.
 	via string
 }
 
-// sessionName names the sessions of assumed roles in the audited accounts' logs.
+// sessionName is the role session name, which appears in the audited accounts' logs.
 const sessionName = "curfew-scan"
 
-// identityBackoff bounds the wait between attempts to learn whose credentials these
-// are: nothing else has begun, and a person waits.
+// identityBackoff bounds the wait between attempts to identify the credentials, because a person is
+// waiting.
 const identityBackoff = time.Second
 
-// accounts identifies the account of the configured credentials and of every role, side
-// by side. An account that two of them reach is read once, through the role. A role that
-// cannot be assumed is a blind spot as long as another account can be read.
+// accounts identifies the account of the configured credentials and of every role concurrently. An
+// account reachable by two of them is read once, through the role. A role that cannot be assumed is
+// a blind spot as long as another account can be read.
 func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 	c := s.cloud
 	base := &account{cfg: c.config}
@@ -103,7 +103,7 @@ func (s *scan) accounts(ctx context.Context) ([]*account, error) {
 	return all, nil
 }
 
-// reached returns the accounts that were found last, or finds them.
+// reached returns the accounts found last, or finds them.
 func (s *scan) reached(ctx context.Context) ([]*account, error) {
 	s.cloud.mu.Lock()
 	all := s.cloud.reached
@@ -114,7 +114,7 @@ func (s *scan) reached(ctx context.Context) ([]*account, error) {
 	return s.accounts(ctx)
 }
 
-// stsOptions sets up a client that learns who the credentials are.
+// stsOptions configures a client that identifies the credentials.
 func (s *scan) stsOptions(key, region string) func(*sts.Options) {
 	return func(o *sts.Options) {
 		o.Region = region
@@ -126,9 +126,9 @@ func (s *scan) stsOptions(key, region string) func(*sts.Options) {
 	}
 }
 
-// identify learns the account's id. It asks the region that is read, which may be the
-// only one within reach, and then the partition's home region, because the first may not
-// exist, or may not be enabled: then it knows no credentials of the account.
+// identify returns the account ID. It asks the scanned region first, which may be the only
+// reachable one, and then the partition's home region, because the first may not exist or not be
+// enabled and then rejects the credentials.
 func (s *scan) identify(ctx context.Context, a *account) error {
 	if a.cfg.Credentials == nil {
 		return fmt.Errorf("sign in to AWS: %w", inventory.ErrUnauthenticated)
@@ -136,7 +136,7 @@ func (s *scan) identify(ctx context.Context, a *account) error {
 	if _, err := a.cfg.Credentials.Retrieve(ctx); err != nil {
 		return credentialError(ctx, a, err)
 	}
-	var answer error // the one that says more, which is not that there was none
+	var answer error // prefer the error that is not about missing credentials
 	for _, region := range distinct([]string{s.cloud.first(), s.cloud.home()}) {
 		client := sts.NewFromConfig(a.cfg, s.stsOptions(a.role, region))
 		out, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -158,8 +158,8 @@ func (s *scan) identify(ctx context.Context, a *account) error {
 	return wrapped("ask AWS whose credentials these are", answer)
 }
 
-// credentialError explains why there are no credentials. The SDK's own words list every place it
-// looked in; the last of them is where it gave up.
+// credentialError explains missing credentials. The SDK's error lists every source it tried; the
+// last one is the relevant one.
 func credentialError(ctx context.Context, a *account, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -169,8 +169,8 @@ func credentialError(ctx context.Context, a *account, err error) error {
 		return fmt.Errorf("assume role %s: %w (%s)", a.role, inventory.ErrUnauthenticated, joined(code, detail))
 	}
 	if c := code(err); c != "" {
-		// What a service of sign-ins refuses in a word of its own, and not because it is down,
-		// is a sign-in that is over.
+		// A refusal of a sign-in service, as opposed to an outage, means that the sign-in has
+		// expired.
 		if errors.Is(kindOf(err), inventory.ErrUnavailable) && statusOf(err) < http.StatusInternalServerError {
 			code, detail := reason(err)
 			return fmt.Errorf("sign in to AWS: %w (%s)", inventory.ErrUnauthenticated, joined(code, detail))
@@ -184,7 +184,7 @@ func credentialError(ctx context.Context, a *account, err error) error {
 	return fmt.Errorf("sign in to AWS: %w (%s)", inventory.ErrUnauthenticated, oneLine(words))
 }
 
-// joined returns "code: detail", or the one that is there.
+// joined returns "code: detail", or the non-empty one.
 func joined(code, detail string) string {
 	if detail == "" {
 		return code

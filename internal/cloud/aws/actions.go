@@ -14,14 +14,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// Actions carries out what is to be done to the accounts of a [Cloud], by the calls in
-// mutations. It reads every resource before it plans and again before it makes a
-// destructive call. It refuses (*action.Refusal) a resource that has changed meanwhile. It is safe for concurrent use.
+// Actions acts on the accounts of a [Cloud] with the calls in mutations. It reads every resource
+// before it plans and again before a destructive call, and refuses (*action.Refusal) a resource
+// that changed meanwhile. It is safe for concurrent use.
 //
-// Steps have their parameters and what takes them back as JSON, but for documents (the
-// lifecycle of a bucket or a repository): those stand in Step.Undo as the service
-// returned them, byte for byte. Plan leaves the keys of steps empty; whoever writes the
-// intent sets them.
+// Steps store their parameters and their reversal as JSON, except documents (the lifecycle of a
+// bucket or repository): Step.Undo holds these as the service returned them, byte for byte. Plan
+// leaves the keys of steps empty; the writer of the intent sets them.
 type Actions struct {
 	cloud  *Cloud
 	limits *limits
@@ -38,15 +37,14 @@ func (c *Cloud) Actions() *Actions {
 	return &Actions{cloud: c, limits: c.limits(), sites: map[string]*site{}}
 }
 
-// site is one region of one account with the clients that read it and those that
-// change it.
+// site is one region of one account with clients to read and to change it.
 type site struct {
 	*place
-	// acting holds clients that make the calls in mutations and no others.
+	// acting holds clients that make only the calls in mutations.
 	acting *clients
 }
 
-// site returns where a resource is. The accounts are identified once.
+// site returns the site of a resource. The accounts are identified once.
 func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 	if ref.Cloud != cloudName {
 		return nil, fmt.Errorf("act on %s: it is not in %s", ref, cloudName)
@@ -70,7 +68,7 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 	}
 	account := a.accounts[ref.Account]
 	if account == nil {
-		a.accounts = nil // a role that could not be assumed may be the one, and be tried again
+		a.accounts = nil // a role that could not be assumed may be the right one: retry next time
 		return nil, fmt.Errorf("act on %s: %w: neither the credentials nor a role reach account %s", ref,
 			inventory.ErrUnauthenticated, ref.Account)
 	}
@@ -80,25 +78,25 @@ func (a *Actions) site(ctx context.Context, ref inventory.Ref) (*site, error) {
 	return s, nil
 }
 
-// planner returns the steps of a verb on a kind, or why it is refused.
+// planner returns the steps of a verb on a kind, or a refusal.
 type planner func(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error)
 
 // handler executes a step, checks its progress and undoes it.
 type handler struct {
 	do   func(ctx context.Context, s *site, t action.Task) (receipt string, err error)
 	look func(ctx context.Context, s *site, t action.Task) (action.Progress, string, error)
-	// undo takes it back; where it is nil, lost says why that cannot be done.
+	// undo reverts it; if nil, lost says why that is impossible.
 	undo func(ctx context.Context, s *site, t action.Task) error
 	lost string
 }
 
-// what is the key of a verb, or of a step, on a kind.
+// what identifies a verb, or a step, on a kind.
 type what struct {
 	kind inventory.Kind
 	name string
 }
 
-// planners is every verb that can be carried out, but for tagging, which every kind has.
+// planners holds every supported verb except tagging, which every kind supports.
 var planners = map[what]planner{
 	{inventory.KindInstance, string(policy.Stop)}:           planMachine,
 	{inventory.KindInstance, string(policy.Hibernate)}:      planMachine,
@@ -132,7 +130,7 @@ const (
 	stepScale        = "scale"
 )
 
-// handlers are those of all steps except tagging.
+// handlers holds all steps except tagging.
 var handlers = map[what]handler{
 	{inventory.KindInstance, stepSnapshot}:  {do: snapshotMachine, look: lookSnapshots, lost: keptSnapshots},
 	{inventory.KindInstance, stepStop}:      {do: stopMachine, look: lookStopped, undo: startMachine},
@@ -224,8 +222,8 @@ func (a *Actions) Do(ctx context.Context, t action.Task) (receipt string, err er
 	return receipt, err
 }
 
-// Look implements [action.Cloud]. A resource under the same name that was made at another
-// time is a *action.Refusal: the fate of the first one is unknown.
+// Look implements [action.Cloud]. If a resource of that name was created at another time it returns
+// a *action.Refusal: what happened to the first one is unknown.
 func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, string, error) {
 	s, d, err := a.handler(ctx, t)
 	if err != nil {
@@ -234,8 +232,8 @@ func (a *Actions) Look(ctx context.Context, t action.Task) (action.Progress, str
 	return d.look(ctx, s, t)
 }
 
-// Undo implements [action.Cloud]. An action that cannot be undone is a *action.Refusal with the
-// steps that a person can take instead.
+// Undo implements [action.Cloud]. If an action cannot be undone it returns a *action.Refusal with
+// alternative steps for a person.
 func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	s, d, err := a.handler(ctx, t)
 	if err != nil {
@@ -251,7 +249,7 @@ func (a *Actions) Undo(ctx context.Context, t action.Task) error {
 	return err
 }
 
-// handler returns a task's place and the handler of its step.
+// handler returns a task's site and the handler of its step.
 func (a *Actions) handler(ctx context.Context, t action.Task) (*site, handler, error) {
 	d, ok := handlers[what{t.Ref.Kind, t.Step.Name}]
 	if t.Step.Name == stepTag {
@@ -264,13 +262,13 @@ func (a *Actions) handler(ctx context.Context, t action.Task) (*site, handler, e
 	return s, d, err
 }
 
-// refusal returns why something is not done.
+// refusal returns a refusal by a rule.
 func refusal(rule, format string, args ...any) error {
 	return &action.Refusal{Rule: rule, Why: fmt.Sprintf(format, args...)}
 }
 
-// refusals are codes with which a service says no to an action: how things are, not
-// a failure.
+// refusals are error codes that refuse an action because of the resource's state; they are not
+// failures.
 var refusals = map[string]string{
 	"OperationNotPermitted": "protected", "VolumeInUse": "in-use", "InvalidIPAddress.InUse": "in-use",
 	"ResourceInUse":          "in-use",
@@ -278,10 +276,10 @@ var refusals = map[string]string{
 	"UnsupportedHibernationConfiguration": "not-enabled",
 }
 
-// errNotThere is an answer without the resource that was asked for.
+// errNotThere is returned for a response without the requested resource.
 var errNotThere = errors.New("the answer does not hold it")
 
-// missing are codes with which a service says that a resource is not there.
+// missing are error codes for a resource that does not exist.
 var missing = map[string]bool{
 	"InvalidInstanceID.NotFound": true, "InvalidVolume.NotFound": true, "InvalidAllocationID.NotFound": true,
 	"InvalidAddress.NotFound":  true,
@@ -289,9 +287,9 @@ var missing = map[string]bool{
 	"NoSuchBucket": true,
 }
 
-// failed returns the error of a call that reads or changes one resource: a refusal if the service
-// refused, inventory.ErrNotFound if the resource does not exist, ErrNoCapacity if there is no
-// machine to have, else the result of [wrapped].
+// failed converts the error of a call about one resource: a refusal if the service refused,
+// inventory.ErrNotFound if the resource does not exist, ErrNoCapacity if there is no capacity, else
+// the result of [wrapped].
 func failed(attempt string, err error) error {
 	if err == nil {
 		return nil
@@ -308,9 +306,8 @@ func failed(attempt string, err error) error {
 	return wrapped(attempt, err)
 }
 
-// same refuses a resource that was made at another time than the one that was meant.
-// Times are compared to the second; a resource that has none has no other identity than
-// its name.
+// same refuses a resource with another creation time. Times are compared to the second; a resource
+// without one is identified by its name only.
 func same(ref inventory.Ref, meant, is time.Time) error {
 	switch {
 	case meant.IsZero() && is.IsZero():
@@ -325,7 +322,7 @@ func same(ref inventory.Ref, meant, is time.Time) error {
 	return nil
 }
 
-// identical holds a resource's time against a task's identity.
+// identical compares a resource's time with a task's identity.
 func identical(t action.Task, is time.Time) error {
 	var meant time.Time
 	if t.Identity != "" {
@@ -337,16 +334,16 @@ func identical(t action.Task, is time.Time) error {
 	return same(t.Ref, meant, is)
 }
 
-// encoded writes a step's parameters.
+// encoded encodes a step's parameters.
 func encoded(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("encode the parameters of a step: " + err.Error()) // they are plain values
+		panic("encode the parameters of a step: " + err.Error()) // plain values always encode
 	}
 	return string(b)
 }
 
-// decoded reads a step's parameters.
+// decoded decodes a step's parameters.
 func decoded[T any](t action.Task, text string) (T, error) {
 	var v T
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -355,7 +352,7 @@ func decoded[T any](t action.Task, text string) (T, error) {
 	return v, nil
 }
 
-// earlier returns the step of that name before a task's own.
+// earlier returns the step with a name before a task's own.
 func earlier(t action.Task, name string) (action.Step, bool) {
 	for _, s := range t.Earlier {
 		if s.Name == name {

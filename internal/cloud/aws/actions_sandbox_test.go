@@ -38,7 +38,7 @@ func actingCloud(t testing.TB) *aws.Cloud {
 	return c
 }
 
-// lossy are the calls that a deaf provider accepts.
+// lossy are the calls that a deaf provider accepts without effect.
 var lossy = []string{
 	"TerminateInstances", "ReleaseAddress", "DeleteEndpoint", "StopTrainingJob", "PutRetentionPolicy",
 	"PutBucketLifecycleConfiguration",
@@ -95,9 +95,8 @@ func acted(t *testing.T, c *aws.Cloud, a *aws.Actions, ref inventory.Ref, do pol
 	return tasks
 }
 
-// TestUndoRestoresLifecycleByteForByte puts rules into lifecycles of several kinds and
-// takes them back.
-func TestUndoRestoresLifecycleByteForByte(t *testing.T) {
+// TestUndoRestoresLifecycle adds rules to lifecycles of several kinds and reverts them.
+func TestUndoRestoresLifecycle(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -144,8 +143,8 @@ func TestUndoRestoresLifecycleByteForByte(t *testing.T) {
 	}
 }
 
-// TestActionsRespectForeignChanges changes the planned resources of steps before the steps are made
-// and before they are undone.
+// TestActionsRespectForeignChanges changes the resources of steps before the steps are made and
+// before they are undone.
 func TestActionsRespectForeignChanges(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -157,7 +156,7 @@ func TestActionsRespectForeignChanges(t *testing.T) {
 		name    string
 		subject cloudtest.Subject
 		do      policy.Do
-		// change is the act of another caller.
+		// change is a change by another caller.
 		change func(t *testing.T, ref inventory.Ref)
 	}{
 		{"lifecycle", cloudtest.Bucket, policy.Do{Verb: policy.PutLifecycle}, func(_ *testing.T, ref inventory.Ref) {
@@ -229,7 +228,8 @@ func TestActionsRespectForeignChanges(t *testing.T) {
 	}
 }
 
-// TestActionsOnSpotMachines: an action on a spot machine depends on the kind and state of its request.
+// TestActionsOnSpotMachines checks that actions on a spot machine depend on the type and state of
+// its request.
 func TestActionsOnSpotMachines(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -291,8 +291,7 @@ func TestActionsOnSpotMachines(t *testing.T) {
 	}
 }
 
-// TestActionsRefuseUnansweredChecks denies one call after the other: an unknown answer means no
-// action.
+// TestActionsRefuseUnansweredChecks denies one call at a time: an unknown result means no action.
 func TestActionsRefuseUnansweredChecks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -331,8 +330,8 @@ func TestActionsRefuseUnansweredChecks(t *testing.T) {
 	}
 }
 
-// TestRecheckDistinguishesFailureFromAbsence denies each list: resources that cannot be listed are
-// unread.
+// TestRecheckDistinguishesFailureFromAbsence denies each list call: resources that cannot be listed
+// are unread, not gone.
 func TestRecheckDistinguishesFailureFromAbsence(t *testing.T) {
 	c := actingCloud(t)
 	m := &maker{TB: t}
@@ -410,9 +409,9 @@ func TestActionsSurviveThrottling(t *testing.T) {
 	}
 }
 
-// TestDisksAreSavedOnce: EC2 does not know a call to save disks again. Where its answer is
-// lost it is not sent a second time; where it was refused for the load, it is.
-func TestDisksAreSavedOnce(t *testing.T) {
+// TestSnapshotCallIsNotRepeated checks the snapshot call, which is not idempotent: it is not repeated after
+// a lost response, but is after throttling.
+func TestSnapshotCallIsNotRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		kind  wire.FaultKind
 		calls int
@@ -435,7 +434,8 @@ func TestDisksAreSavedOnce(t *testing.T) {
 	}
 }
 
-// TestActionsSnapshotDeletedDisks saves those disks of a machine, and in one call.
+// TestActionsSnapshotDeletedDisks checks that one call saves exactly the disks that are deleted
+// with a machine.
 func TestActionsSnapshotDeletedDisks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -493,9 +493,9 @@ func TestActionsTagEveryKind(t *testing.T) {
 			what += " " + d.Engine
 		}
 		if d, ok := r.Detail.(*inventory.Notebook); ok && d.IsApp {
-			continue // the stand-in's applications are not moto's, which does not tag them
+			continue // moto does not tag the fake's applications
 		}
-		switch r.Kind { // their services are read and not acted on
+		switch r.Kind { // services without actions
 		case inventory.KindCache, inventory.KindCluster, inventory.KindHyperPod, inventory.KindTable,
 			inventory.KindVPCEndpoint, inventory.KindWarehouse:
 			continue
@@ -566,8 +566,8 @@ func TestActionsTagEveryKind(t *testing.T) {
 	}
 }
 
-// TestActionsRefuseResourcesInUse attaches a volume and associates an address after it
-// was planned to take them away.
+// TestActionsRefuseResourcesInUse attaches a volume and associates an address after planning their
+// removal.
 func TestActionsRefuseResourcesInUse(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -607,8 +607,8 @@ func TestActionsRefuseResourcesInUse(t *testing.T) {
 	}
 }
 
-// TestActionsKeepForeignParts stops no training job that a tuning job would start
-// again, and deletes no endpoint that is just being changed.
+// TestActionsKeepForeignParts checks that no training job of a tuning job is stopped, which would
+// restart it, and that no endpoint is deleted while it is being updated.
 func TestActionsKeepForeignParts(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
@@ -646,9 +646,9 @@ func TestActionsKeepForeignParts(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswerProvesNoAbsence: a call fails, and then whatever answers does not know of the
-// resource: that is no word of the service's that it is gone.
-func TestEmptyAnswerProvesNoAbsence(t *testing.T) {
+// TestEmptyResponseIsNoAbsence checks that after a failed call a response without the resource
+// does not prove that it is gone.
+func TestEmptyResponseIsNoAbsence(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()
 	m := &maker{TB: t}
@@ -688,8 +688,8 @@ func TestEmptyAnswerProvesNoAbsence(t *testing.T) {
 	}
 }
 
-// TestScalingRefusesUnansweredChecks denies one question after the other, and protects
-// machines of a group in each way that there is.
+// TestScalingRefusesUnansweredChecks denies one query at a time, and protects machines of a group
+// in each possible way.
 func TestScalingRefusesUnansweredChecks(t *testing.T) {
 	c := actingCloud(t)
 	a := c.Actions()

@@ -49,9 +49,8 @@ func TestMutationsListChangingCalls(t *testing.T) {
 	}
 }
 
-// TestChangesInTheSourceAreListed holds the calls that the source makes to change
-// something against the table.
-func TestChangesInTheSourceAreListed(t *testing.T) {
+// TestMutationsInSourceAreListed compares the mutating calls in the source with the table.
+func TestMutationsInSourceAreListed(t *testing.T) {
 	services := map[string]string{
 		"autoscaling": "autoscaling", "classic": "elasticloadbalancing", "ec2": "ec2", "ecr": "ecr",
 		"efs": "elasticfilesystem",
@@ -73,9 +72,9 @@ func TestChangesInTheSourceAreListed(t *testing.T) {
 	}
 }
 
-// TestActingClientsMakeNoOtherCalls tries to read, and to change something that is not in
-// the table, through a client that acts.
-func TestActingClientsMakeNoOtherCalls(t *testing.T) {
+// TestActingClientsRefuseOtherCalls tries to read, and to make a change that is not in the table,
+// with an acting client.
+func TestActingClientsRefuseOtherCalls(t *testing.T) {
 	sent := false
 	endpoint(t, func(http.ResponseWriter, *http.Request) { sent = true })
 	c, err := New(t.Context(), Options{})
@@ -175,7 +174,7 @@ func TestActionPolicy(t *testing.T) {
 	}
 }
 
-// machineXML is an answer of DescribeInstances with one machine.
+// machineXML returns a DescribeInstances response with one machine.
 func machineXML(state, launched, more string) string {
 	return fmt.Sprintf(
 		`<DescribeInstancesResponse><reservationSet><item><instancesSet><item><instanceId>i-1</instanceId><instanceState><name>%s</name></instanceState>
@@ -184,7 +183,7 @@ func machineXML(state, launched, more string) string {
 
 const launched = "2026-11-20T08:00:00.000Z"
 
-// one is a task on the machine of machineXML.
+// one returns a task on the machine of machineXML.
 func one(verb policy.Verb, step string) action.Task {
 	return action.Task{
 		Ref: inventory.Ref{
@@ -194,8 +193,8 @@ func one(verb policy.Verb, step string) action.Task {
 		Step: action.Step{Name: step, Key: "k", Params: "{}"}}
 }
 
-// answering serves EC2 by one answer for each action, and returns its actions and the forms of the
-// calls that changed something.
+// answering serves EC2 with one response per action, and returns the actions and the forms of
+// mutating calls.
 func answering(t *testing.T, answers map[string]string) (a *Actions, changes *[]url.Values) {
 	t.Helper()
 	changes = &[]url.Values{}
@@ -279,7 +278,7 @@ func TestTerminationChecksTags(t *testing.T) {
 		name, machine string
 		verb          policy.Verb
 		answers       map[string]string
-		rule          string // empty: it may
+		rule          string // empty if allowed
 	}{
 		{"plain", machineXML("running", launched, ""), policy.Stop, nil, ""},
 		{"plain, to be terminated", machineXML("stopped", launched, ""), policy.Terminate, nil, ""},
@@ -405,7 +404,7 @@ func TestTerminationChecksTags(t *testing.T) {
 	}
 }
 
-// TestLocalDisks asks whether a type has instance-store disks, each way an answer can be.
+// TestLocalDisks checks the detection of instance-store disks for each kind of response.
 func TestLocalDisks(t *testing.T) {
 	typeXML := func(more string) string {
 		return "<DescribeInstanceTypesResponse><instanceTypeSet><item><instanceType>t3.medium</instanceType>" + more +
@@ -488,7 +487,7 @@ func TestSnapshotsOnlyDeletedDisks(t *testing.T) {
 	}
 }
 
-// TestSnapshotsInError never complete.
+// TestSnapshotsInError checks that failed snapshots never complete.
 func TestSnapshotsInError(t *testing.T) {
 	for _, tc := range []struct {
 		states []string
@@ -600,8 +599,8 @@ func TestActionsOutOfReach(t *testing.T) {
 	}
 }
 
-// TestKnowDescribesEveryVerb checks that each action states how far it can be undone, and its note.
-func TestKnowDescribesEveryVerb(t *testing.T) {
+// TestKnowCoversEveryVerb checks that each action states its degree of undo and a note.
+func TestKnowCoversEveryVerb(t *testing.T) {
 	for k := range planners {
 		undo, know := Know(&inventory.Resource{Kind: k.kind}, policy.Verb(k.name))
 		if !slices.Contains([]string{"full", "partial", "none"}, undo) || know == "" {

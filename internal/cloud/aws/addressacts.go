@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// addressParams is the address that is given back, for people to read.
+// addressParams is the address to release, for people to read.
 type addressParams struct {
 	PublicIP string `json:"public_ip"`
 }
@@ -32,8 +32,8 @@ func planAddress(ctx context.Context, s *site, r *inventory.Resource, _ policy.D
 	}, nil
 }
 
-// addressNow reads an address by its allocation, or, from the time before there were
-// any, by itself. One that is not there is inventory.ErrNotFound.
+// addressNow reads an address by its allocation or, for EC2-Classic addresses, by IP. A missing
+// address is inventory.ErrNotFound.
 func (p *place) addressNow(ctx context.Context, id string) (types.Address, error) {
 	in, attempt := &ec2.DescribeAddressesInput{AllocationIds: []string{id}}, "read address "+id
 	if !allocated(id) {
@@ -53,7 +53,7 @@ func (p *place) addressNow(ctx context.Context, id string) (types.Address, error
 
 func allocated(id string) bool { return strings.HasPrefix(id, "eipalloc-") }
 
-// idle refuses an address that something answers on, or that is another service's.
+// idle refuses an address that is in use or managed by another service.
 func idle(a types.Address, id string) error {
 	if by := firstOf(awssdk.ToString(a.AssociationId), awssdk.ToString(a.InstanceId),
 		awssdk.ToString(a.NetworkInterfaceId)); by != "" {
@@ -65,8 +65,8 @@ func idle(a types.Address, id string) error {
 	return unmanaged("address", id, nil, a.Tags)
 }
 
-// releaseAddress releases an address that is still the one that was meant: an address
-// has no time of creation, but its allocation is made once.
+// releaseAddress releases an address if it is still the planned one: addresses have no creation
+// time, but allocation IDs are unique.
 func releaseAddress(ctx context.Context, s *site, t action.Task) (string, error) {
 	params, err := decoded[addressParams](t, t.Step.Params)
 	if err != nil {

@@ -43,8 +43,7 @@ func TestParseDollars(t *testing.T) {
 	}
 }
 
-// TestParseDollarsAgreesWithMoney holds the two readers against each other where both
-// read, and printing against reading.
+// TestParseDollarsAgreesWithMoney compares the two parsers, and parsing with formatting.
 func TestParseDollarsAgreesWithMoney(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := money.Amount(rapid.Int64().Draw(t, "amount"))
@@ -112,18 +111,18 @@ func TestBilledAddsUp(t *testing.T) {
 	}
 }
 
-// TestUncoveredServicesAreNamed: a service that was billed is covered where a resource of it is
-// listed, and otherwise says why it is not: it is not read, could not be read, or has nothing.
+// TestUncoveredServicesAreNamed checks that a billed service is covered if one of its resources is
+// listed, and that otherwise the reason is given: not read, unreadable, or nothing found.
 func TestUncoveredServicesAreNamed(t *testing.T) {
 	const id = "111122223333"
 	b := accountBill{account: id, byService: map[string]*big.Rat{}}
 	billed := map[string]string{
 		machinesService: "", "Amazon Kinesis": "curfew does not read it", "Tax": "curfew does not read it",
 		"Amazon Redshift": "nothing of it was found", "Amazon DynamoDB": "it could not be read",
-		// A search cluster is no database of RDS, and some services that RDS lists are billed by
-		// others.
+		// A search cluster is not an RDS database, and some services in RDS lists are billed
+		// separately.
 		databaseService: "nothing of it was found", searchService: "", documentService: "",
-		// An EFS file system says nothing of FSx, and a machine without an address nothing of VPC.
+		// EFS is no evidence for FSx, nor is a machine without an address for VPC.
 		"Amazon Elastic File System": "", "Amazon FSx": "nothing of it was found",
 		privateCloudService: "nothing of it was found",
 	}

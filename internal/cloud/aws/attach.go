@@ -18,42 +18,43 @@ import (
 
 // Errors of connections.
 var (
-	// ErrStreamDead is a connection that AWS shows as ended while the plugin still waits.
+	// ErrStreamDead is returned if AWS shows a connection as ended while the plugin still waits.
 	ErrStreamDead = errors.New("AWS shows the connection as ended, and the plugin did not notice")
 	// ErrRefused is returned when the plugin could not connect.
 	ErrRefused = errors.New("the Session Manager plugin could not connect")
 )
 
-// pluginRefused begins the output of the plugin, with exit code 0, when it cannot connect.
+// pluginRefused starts the plugin's output, with exit code 0, if it cannot connect.
 const pluginRefused = "Cannot perform start session"
 
-// Attachment is how the plugin is run.
+// Attachment configures a run of the plugin.
 type Attachment struct {
-	// In, Out and Err are the plugin's own where they are files.
+	// In, Out and Err are passed to the plugin directly if they are files.
 	In       io.Reader
 	Out, Err io.Writer
 	Environ  []string
-	// Terminal is true if In is the terminal of the person: the connection gets all input, Ctrl-C
-	// too. Otherwise no signal of the terminal reaches the plugin.
+	// Terminal is true if In is the person's terminal: the connection gets all input, including
+	// Ctrl-C. Otherwise no terminal signal reaches the plugin.
 	Terminal bool
 	// Started is called once the plugin runs; it may be nil.
 	Started func()
-	// Watch is how often AWS is asked whether the connection still is open; 0: 30 s.
+	// Watch is the interval at which AWS is asked whether the connection is still open; 0 means 30
+	// s.
 	Watch time.Duration
 }
 
-// pluginPatience is how long a plugin that is told to end may take.
+// pluginPatience bounds the time for a plugin to end when told to.
 const pluginPatience = 5 * time.Second
 
-// Attach runs the plugin over a connection until it ends or ctx does; then it is ctx's error. The
-// plugin's exit code says nothing: its output and AWS's state do.
+// Attach runs the plugin over a connection until it ends or ctx does; then it returns ctx's error.
+// The plugin's exit code is meaningless: its output and AWS's state decide.
 func (c *Connector) Attach(ctx context.Context, p Plugin, o *Opened, a Attachment) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	cmd := p.command(running, o, a.Environ)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	if a.Terminal {
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it sends an interrupt on
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it passes on an interrupt
 	}
 	cmd.WaitDelay = pluginPatience
 	said := &lastLines{to: a.Err}
@@ -92,8 +93,8 @@ func (c *Connector) Attach(ctx context.Context, p Plugin, o *Opened, a Attachmen
 	return err
 }
 
-// watch asks AWS from time to time whether the connection is open, and stops the plugin when it
-// twice was not. That AWS could not be asked says nothing.
+// watch polls AWS for the state of the connection, and stops the plugin when it was closed twice in
+// a row. Failed polls are ignored.
 func (c *Connector) watch(ctx context.Context, o *Opened, every time.Duration, stop context.CancelCauseFunc) {
 	if every <= 0 {
 		every = watchEvery
@@ -118,7 +119,7 @@ func (c *Connector) watch(ctx context.Context, o *Opened, every time.Duration, s
 	stop(ErrStreamDead)
 }
 
-// lastLines passes output on and keeps its last lines.
+// lastLines passes output through and keeps its last lines.
 type lastLines struct {
 	to io.Writer
 
@@ -140,7 +141,7 @@ func (l *lastLines) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// refusal is why the plugin said that it cannot connect, if it did.
+// refusal returns the plugin's reason if it could not connect.
 func (l *lastLines) refusal() (why string, refused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 const groupsPage = 100
 
-// scalingGroups reads the Auto Scaling groups, and says whether all of them were read.
+// scalingGroups reads the Auto Scaling groups, and reports whether all were read.
 func (p *place) scalingGroups(ctx context.Context) (groups []types.AutoScalingGroup, read bool) {
 	p.groupsOnce.Do(func() { p.readGroups(ctx) })
 	return p.groups, p.groupsRead
@@ -47,7 +47,7 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 		r.CreatedAt = utc(g.CreatedTime)
 		r.Tags = tagged(g.Tags, func(t types.TagDescription) (*string, *string) { return t.Key, t.Value })
 		r.State = inventory.StateAvailable
-		if awssdk.ToString(g.Status) != "" { // only set while the group is being deleted
+		if awssdk.ToString(g.Status) != "" { // set only while the group is being deleted
 			r.State = inventory.StateDeleting
 		}
 		d := &inventory.AutoScalingGroup{}
@@ -67,9 +67,8 @@ func (p *place) autoScalingGroups(ctx context.Context) {
 	}
 }
 
-// countsMachines reports whether a group's sizes are numbers of machines. They may be virtual
-// CPUs, memory, or weights that each type has its own of; how many machines that is, is
-// not known.
+// countsMachines reports whether a group's sizes count machines. They may instead be virtual CPUs,
+// memory, or weights per type, for which the number of machines is unknown.
 func countsMachines(g types.AutoScalingGroup) bool {
 	if t := awssdk.ToString(g.DesiredCapacityType); t != "" && t != "units" {
 		return false

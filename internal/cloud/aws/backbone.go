@@ -15,7 +15,7 @@ import (
 // BackboneVersion is the version of the parameters that this curfew reads.
 const BackboneVersion = "2"
 
-// BackbonePath begins the names of the backbone's parameters.
+// BackbonePath is the prefix of the backbone's parameter names.
 const BackbonePath = "/curfew/backbone/"
 
 // BackboneParameter is a parameter that terraform/backbone writes and a launch reads.
@@ -77,14 +77,14 @@ var BackboneParameters = []BackboneParameter{
 // Backbone is the infrastructure that sessions of a region share.
 type Backbone struct {
 	Bucket, SecurityGroup, MachinePolicy, LogGroup, Key, SessionDocument string
-	// Subnets are where machines may be launched; there is at least one.
+	// Subnets are the subnets for machines; at least one.
 	Subnets []Subnet
 }
 
 // Subnet is a subnet and its availability zone.
 type Subnet struct{ ID, Zone string }
 
-// Subnet returns the subnet of a zone, empty where there is none.
+// Subnet returns the subnet of a zone, or "".
 func (b *Backbone) Subnet(zone string) string {
 	for _, s := range b.Subnets {
 		if s.Zone == zone {
@@ -94,15 +94,14 @@ func (b *Backbone) Subnet(zone string) string {
 	return ""
 }
 
-// errNoBackbone says that a region has no backbone, errNowhere that no region may be taken.
+// errNoBackbone means that a region has no backbone, errNowhere that no region is allowed.
 var (
 	errNoBackbone = errors.New("there is no backbone: apply terraform/backbone in this region")
 	errNowhere    = fmt.Errorf("no region is left: %w", session.ErrUnsupported)
 )
 
-// ReadBackbone makes a backbone of the values of its parameters, by their whole names. It
-// fails where one is missing or empty, where the version is another one, and where the
-// subnets cannot be read.
+// ReadBackbone builds a backbone from its parameters by full name. It fails if one is missing or
+// empty, the version differs, or the subnets are invalid.
 func ReadBackbone(values map[string]string) (*Backbone, error) {
 	var b Backbone
 	for _, p := range BackboneParameters {

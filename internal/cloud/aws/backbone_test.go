@@ -43,8 +43,8 @@ func TestReadBackbone(t *testing.T) {
 	}
 }
 
-// TestBackboneContract: the parameters that are read equal those that the module writes and the
-// document lists; test/terraform applies the module with Terraform.
+// TestBackboneContract checks that the parameters read here are those that the module writes and
+// the document lists; test/terraform applies the module with Terraform.
 func TestBackboneContract(t *testing.T) {
 	read := func(file, pattern string) map[string]string {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Names of services in Cost Explorer that bill more than one kind, or a kind with others.
+// Cost Explorer services that bill several kinds, or a kind together with others.
 const (
 	privateCloudService = "Amazon Virtual Private Cloud"
 	databaseService     = "Amazon Relational Database Service"
@@ -15,8 +15,8 @@ const (
 	graphService        = "Amazon Neptune"
 )
 
-// billedKinds are the kinds of resources that are listed of a service, by its name in Cost
-// Explorer. Nothing is listed of services that are not there.
+// billedKinds maps Cost Explorer services to the listed kinds of their resources. Nothing is listed
+// for other services.
 var billedKinds = map[string][]inventory.Kind{
 	machinesService: {
 		inventory.KindInstance, inventory.KindCapacityReservation, inventory.KindCommitment,
@@ -69,7 +69,7 @@ func billedUnder(service string, r *inventory.Resource) bool {
 	return true
 }
 
-// databasesUnder is the service that bills databases of an engine.
+// databasesUnder returns the service that bills databases of an engine.
 func databasesUnder(engine string) string {
 	switch engine {
 	case "opensearch", "elasticsearch":

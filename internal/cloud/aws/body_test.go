@@ -17,8 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 )
 
-// lagging is a connection whose writer is stopped behind the last byte of a request until
-// the answer has begun.
+// lagging is a connection whose writer pauses after the last byte of a request until the response
+// has begun.
 type lagging struct {
 	net.Conn
 	began, closed chan struct{}
@@ -38,7 +38,7 @@ func (c *lagging) Close() error {
 	return c.Conn.Close()
 }
 
-// beginning signals that the SDK reads the first bytes of an answer.
+// beginning signals when the SDK reads the first bytes of a response.
 type beginning struct {
 	io.ReadCloser
 	once  sync.Once
@@ -50,7 +50,7 @@ func (b *beginning) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// heard hands the SDK answers that say when they are read.
+// heard wraps responses to signal when they are read.
 type heard struct {
 	*http.Client
 	began chan struct{}
@@ -64,8 +64,8 @@ func (h heard) Do(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestFastAnswerIsComplete: the answer begins, and smithy-go closes the body
-// of the request, before net/http has looked for the end of that body.
+// TestFastAnswerIsComplete covers a response that begins, and makes smithy-go close the request
+// body, before net/http has reached the end of that body.
 func TestFastAnswerIsComplete(t *testing.T) {
 	began, closed := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

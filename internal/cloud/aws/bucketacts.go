@@ -19,14 +19,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// bucketLifecycle is a bucket's lifecycle as it is.
+// bucketLifecycle is a bucket's current lifecycle.
 type bucketLifecycle struct {
 	text    []byte
 	minimum string
 }
 
-// planBucketLifecycle puts the document of a finding in the place of the one that it was
-// made from.
+// planBucketLifecycle replaces the lifecycle that a finding was based on by the finding's document.
 func planBucketLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	made, err := s.bucketMade(ctx, r.ID)
 	if err != nil {
@@ -45,8 +44,8 @@ func planBucketLifecycle(ctx context.Context, s *site, r *inventory.Resource, do
 	return planDocument(r, string(now.text), do.Change)
 }
 
-// planDocument is the step that puts a change's document, where the one that is there is
-// still the one that the change was made from.
+// planDocument returns the step that writes a change's document, provided that the current one is
+// still the one the change is based on.
 func planDocument(r *inventory.Resource, now string, c change.Change) ([]action.Step, error) {
 	switch {
 	case c.Document == "":
@@ -59,13 +58,12 @@ func planDocument(r *inventory.Resource, now string, c change.Change) ([]action.
 	return []action.Step{{Name: stepLifecycle, Params: encoded(c), Undo: now}}, nil
 }
 
-// otherDocument refuses to replace a document that was changed.
+// otherDocument refuses to replace a modified document.
 func otherDocument(kind inventory.Kind, id string) error {
 	return refusal("changed", "the lifecycle of %s %s was changed since the fix was priced; scan again", kind, id)
 }
 
-// bucketMade reads a bucket's entry in the list of buckets; inventory.ErrNotFound where
-// there is none.
+// bucketMade reads a bucket's entry in the list of buckets; inventory.ErrNotFound if there is none.
 func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, error) {
 	return listed(ctx, "bucket "+name, func(token *string) ([]types.Bucket, *string, error) {
 		out, err := s3Client(p.reading).ListBuckets(ctx, &s3.ListBucketsInput{
@@ -80,7 +78,7 @@ func (p *place) bucketMade(ctx context.Context, name string) (types.Bucket, erro
 	}, func(b types.Bucket) bool { return awssdk.ToString(b.Name) == name })
 }
 
-// lifecycleNow reads a bucket's lifecycle as the bytes that S3 sends; none is no text.
+// lifecycleNow reads a bucket's lifecycle as sent by S3; empty if there is none.
 func (p *place) lifecycleNow(ctx context.Context, name string) (bucketLifecycle, error) {
 	var now bucketLifecycle
 	out, err := s3Client(p.reading).GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{
@@ -97,7 +95,7 @@ func (p *place) lifecycleNow(ctx context.Context, name string) (bucketLifecycle,
 	return now, nil
 }
 
-// captured keeps the body of a good answer, which the SDK only decodes.
+// captured keeps the body of a successful response, which the SDK only decodes.
 func captured(into *[]byte) func(*middleware.Stack) error {
 	capture := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,
@@ -124,7 +122,7 @@ func captured(into *[]byte) func(*middleware.Stack) error {
 	}
 }
 
-// sending replaces the body of the SDK by these bytes before checksum and signature are added.
+// sending replaces the SDK's body by the given bytes before checksum and signature.
 func sending(body []byte) func(*middleware.Stack) error {
 	send := func(ctx context.Context, in middleware.SerializeInput, next middleware.SerializeHandler) (
 		middleware.SerializeOutput, middleware.Metadata, error,
@@ -149,8 +147,7 @@ func sending(body []byte) func(*middleware.Stack) error {
 	}
 }
 
-// putLifecycle puts a document byte for byte, or takes the lifecycle away where it is
-// empty.
+// putLifecycle writes a document byte for byte, or deletes the lifecycle if it is empty.
 func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle) error {
 	if len(l.text) == 0 {
 		_, err := s3Client(s.acting).DeleteBucketLifecycle(ctx, &s3.DeleteBucketLifecycleInput{Bucket: &name})
@@ -163,7 +160,7 @@ func (s *site) putLifecycle(ctx context.Context, name string, l bucketLifecycle)
 	return failed("put the lifecycle of bucket "+name, err)
 }
 
-// bucketTask reads the change of a task, and the lifecycle of its bucket as it is now.
+// bucketTask reads the change of a task and the current lifecycle of its bucket.
 func (s *site) bucketTask(ctx context.Context, t action.Task) (put change.Change, now bucketLifecycle, err error) {
 	if put, err = decoded[change.Change](t, t.Step.Params); err != nil {
 		return put, now, err
@@ -184,7 +181,7 @@ func (l bucketLifecycle) has(c change.Change) bool {
 	return l.moves(c) && change.Equivalent(string(l.text), c.Document)
 }
 
-// moves reports whether the setting of which small objects move is a change's, where both say.
+// moves reports whether the minimum-size setting equals that of a change, if both are known.
 func (l bucketLifecycle) moves(c change.Change) bool {
 	return l.minimum == c.Arguments.MinimumSize || l.minimum == "" || c.Arguments.MinimumSize == ""
 }
@@ -200,7 +197,7 @@ func putBucketLifecycle(ctx context.Context, s *site, t action.Task) (string, er
 	return "", s.putLifecycle(ctx, t.Ref.ID, bucketLifecycle{[]byte(put.Document), put.Arguments.MinimumSize})
 }
 
-// lookBucketLifecycle compares S3's lifecycle with the one that was put, as documents.
+// lookBucketLifecycle compares the current lifecycle with the written one, as documents.
 func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	put, now, err := s.bucketTask(ctx, t)
 	if err != nil || !now.has(put) {
@@ -209,8 +206,8 @@ func lookBucketLifecycle(ctx context.Context, s *site, t action.Task) (action.Pr
 	return action.Complete, "", nil
 }
 
-// restoreBucketLifecycle puts the former document back, byte for byte, unless the
-// lifecycle has changed since. What has expired meanwhile stays gone.
+// restoreBucketLifecycle writes the former document byte for byte, unless the lifecycle changed
+// since. Objects expired meanwhile stay gone.
 func restoreBucketLifecycle(ctx context.Context, s *site, t action.Task) error {
 	put, now, err := s.bucketTask(ctx, t)
 	switch {

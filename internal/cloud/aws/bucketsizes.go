@@ -17,17 +17,15 @@ const (
 	bytesMetric     = "BucketSizeBytes"
 	objectsMetric   = "NumberOfObjects"
 	allTypes        = "AllStorageTypes"
-	// sizeSpan is how far back a bucket's daily size is looked for; it is published
-	// with a day's delay or more.
+	// sizeSpan is the lookback for a bucket's daily size, which is published a day late or more.
 	sizeSpan = 4 * 24 * time.Hour
 	day      = 24 * time.Hour
 )
 
-// storageTypes maps the storage types of S3's daily metrics to the class whose price
-// they have; the tiers to which S3 moves objects by itself have the prices of the classes
-// of the same access. The overhead of an archived object has documented prices: its
-// index entry as the archive, its name as Standard; parts of uploads cost as Standard.
-// (Amazon S3 User Guide, "Metrics and dimensions".)
+// storageTypes maps storage types of S3's daily metrics to the class with the same price; automatic
+// tiers have the prices of the classes with the same access. The overhead of an archived object has
+// documented prices: its index entry as the archive, its name as Standard; parts of uploads cost as
+// Standard. (Amazon S3 User Guide, "Metrics and dimensions".)
 var storageTypes = map[string]string{
 	"StandardStorage":                     standardClass,
 	"StandardIAStorage":                   "STANDARD_IA",
@@ -59,7 +57,7 @@ var storageTypes = map[string]string{
 	"ExpressOneZone":                      "EXPRESS_ONEZONE",
 }
 
-// bucketSize is the size of a bucket by CloudWatch.
+// bucketSize is the size of a bucket according to CloudWatch.
 type bucketSize struct {
 	classes map[string]int64
 	objects inventory.Fact[int64]
@@ -141,8 +139,8 @@ func (p *place) bucketSizes(ctx context.Context, buckets []string) map[string]*b
 	return sizes
 }
 
-// sizeOf adds up a bucket's newest readings by class; nil without any. A storage type
-// whose newest reading is over a day older than the bucket's is no longer there.
+// sizeOf sums a bucket's newest readings by class; nil without any. A storage type whose newest
+// reading is over a day older than the bucket's no longer exists.
 func sizeOf(readings map[string]point) *bucketSize {
 	var newest time.Time
 	for storage, pt := range readings {
@@ -166,7 +164,7 @@ func sizeOf(readings map[string]point) *bucketSize {
 		}
 		class := storageTypes[storage]
 		if class == "" {
-			class = storage // one that is not known here has no price, and says so
+			class = storage // an unknown class has no price, which is reported
 		}
 		s.classes[class] += int64(pt.value)
 	}

@@ -18,9 +18,8 @@ type Subject struct {
 	ID, Type, Account, Region string
 }
 
-// ByHand returns the AWS CLI commands that carry a change out, in order; none where a
-// person has to decide more than a command can say. A line that begins with # is for
-// people.
+// ByHand returns the AWS CLI commands for a change, in order; none if a person has to decide more
+// than a command can express. Lines starting with # are comments for people.
 func ByHand(s Subject, c change.Change) []string {
 	h := hand{Subject: s, Change: c, id: plain.Shell(s.ID)}
 	switch c.Verb {
@@ -67,21 +66,21 @@ func ByHand(s Subject, c change.Change) []string {
 	return nil
 }
 
-// hand writes the commands of one change.
+// hand builds the commands of one change.
 type hand struct {
 	Subject
 	change.Change
-	id string // as a word of the shell
+	id string // quoted for the shell
 }
 
-// aws is a command in the resource's region. Arguments are words of the shell already.
+// aws returns a command in the resource's region. Arguments must already be quoted.
 func (h *hand) aws(format string, a ...any) string { return h.in(h.Region, format, a...) }
 
 func (h *hand) in(region, format string, a ...any) string {
 	return "aws " + fmt.Sprintf(format, a...) + " --region " + plain.Shell(region)
 }
 
-// endMember ends a machine of an Auto Scaling group, which becomes one smaller.
+// endMember ends a machine of an Auto Scaling group and reduces the group's size by one.
 func (h *hand) endMember(id string) string {
 	return h.aws(
 		"autoscaling terminate-instance-in-auto-scaling-group --instance-id %s --should-decrement-desired-capacity",
@@ -121,11 +120,11 @@ func (h *hand) machine() []string {
 	return nil
 }
 
-// scheduleRole is the role by which EventBridge Scheduler starts and stops machines.
+// scheduleRole is the role with which EventBridge Scheduler starts and stops machines.
 const scheduleRole = "curfew-schedule"
 
-// schedule starts and stops a machine by two schedules of EventBridge Scheduler, with a
-// role that may do nothing else (EventBridge Scheduler User Guide, "Universal targets").
+// schedule starts and stops a machine by two schedules of EventBridge Scheduler, with a role
+// limited to that (EventBridge Scheduler User Guide, "Universal targets").
 func (h *hand) schedule() []string {
 	w := h.Arguments.Week
 	if w == nil || h.Account == "" {
@@ -178,8 +177,7 @@ func atoi(s string) int {
 	return n
 }
 
-// spot launches the same machine once more at the spot price, from a template of it, and
-// ends the old one.
+// spot launches a copy of the machine on spot from a template, and ends the old one.
 func (h *hand) spot() []string {
 	name, file := plain.Shell("curfew-spot-"+h.ID), plain.Shell("curfew-spot-"+h.ID+".json")
 	return []string{
@@ -218,8 +216,7 @@ func (h *hand) moved() []string {
 	}
 }
 
-// tagged writes the tags that are missing: those whose values are known, and those whose
-// values a person gives.
+// tagged writes the missing tags, with known values or placeholders for a person.
 func (h *hand) tagged() []string {
 	service, name := h.tagger()
 	if name == "" {
@@ -239,8 +236,8 @@ func (h *hand) tagged() []string {
 	return out
 }
 
-// tagger returns the service that writes tags of the resource, and the name by which it
-// knows it. S3 replaces all tags of a bucket at once, so that the tagging API adds them.
+// tagger returns the service that tags the resource, and the resource's name there. For buckets it
+// is the tagging API, because S3 replaces all tags at once.
 func (h *hand) tagger() (service, name string) {
 	p := &place{region: h.Region, account: &account{id: h.Account}}
 	r := &inventory.Resource{ID: h.ID, Kind: h.Kind, Type: h.Type, Region: h.Region}
@@ -267,7 +264,7 @@ func (h *hand) tagger() (service, name string) {
 	return p.tagService(r)
 }
 
-// saved snapshots volumes one by one and waits for each.
+// saved snapshots volumes one by one, waiting for each.
 func (h *hand) saved() []string {
 	var out []string
 	for _, v := range h.Arguments.Snapshot {
@@ -292,7 +289,7 @@ func (h *hand) disk() []string {
 	return nil
 }
 
-// flag returns a flag with a figure; nothing where that is 0.
+// flag formats a numeric flag; empty if it is 0.
 func flag(name string, n int64) string {
 	if n == 0 {
 		return ""
@@ -341,7 +338,7 @@ func (h *hand) sagemaker() []string {
 			return nil
 		}
 		owner := "--user-profile-name"
-		if parts[2] == "JupyterLab" || parts[2] == "CodeEditor" { // they belong to spaces
+		if parts[2] == "JupyterLab" || parts[2] == "CodeEditor" { // these belong to spaces
 			owner = "--space-name"
 		}
 		return []string{
@@ -374,8 +371,8 @@ func (h *hand) sagemaker() []string {
 	return nil
 }
 
-// otherMachine puts a new configuration of an endpoint in place, which differs from the
-// present one in its machines alone, and says how to go back.
+// otherMachine creates an endpoint configuration that differs only in its machines, applies it, and
+// shows how to revert.
 func (h *hand) otherMachine() []string {
 	to := h.Arguments.Type
 	if to == "" {
@@ -404,7 +401,7 @@ func (h *hand) otherMachine() []string {
 	}
 }
 
-// imagesOfCall is how many images one call deletes at most (Amazon ECR API reference,
+// imagesOfCall is the maximum number of images per delete call (Amazon ECR API reference,
 // BatchDeleteImage).
 const imagesOfCall = 100
 

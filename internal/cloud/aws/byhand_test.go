@@ -145,9 +145,9 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestByHandBothDirections: a schedule starts as well as it stops, past midnight too, and
-// each command is in the region that it is about.
-func TestByHandBothDirections(t *testing.T) {
+// TestByHandStartsAndStops checks that a schedule both starts and stops, also across midnight, and
+// that each command names the right region.
+func TestByHandStartsAndStops(t *testing.T) {
 	m := Subject{
 		Kind: inventory.KindInstance, ID: "i-1", Type: "g5.xlarge", Account: "123456789012", Region: "us-east-1",
 	}

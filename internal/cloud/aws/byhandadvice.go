@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// byPerson returns the commands for changes that only a person carries out, with those that undo
-// them; none if no command does it.
+// byPerson returns commands for changes that only a person applies, with commands to undo them;
+// none if there is no such command.
 func (h *hand) byPerson() []string {
 	switch h.Kind {
 	case inventory.KindInstance:
@@ -58,8 +58,8 @@ func (h *hand) byPerson() []string {
 	return nil
 }
 
-// fleet takes machines out of a serving fleet or adds some, measures a machine, or stops
-// one whose owner is asked.
+// fleet removes or adds machines of a serving fleet, measures a machine, or stops one after asking
+// its owner.
 func (h *hand) fleet() []string {
 	a := h.Arguments
 	switch {
@@ -114,7 +114,7 @@ func (h *hand) fleet() []string {
 	return nil
 }
 
-// desired keeps the size of an Auto Scaling group.
+// desired sets the size of an Auto Scaling group.
 func (h *hand) desired(group string) string {
 	return "old=$(" + h.aws("autoscaling describe-auto-scaling-groups --auto-scaling-group-names %s --query "+
 		"'AutoScalingGroups[0].DesiredCapacity' --output text", plain.Shell(group)) + ")"
@@ -154,8 +154,8 @@ func (h *hand) agent() []string {
 	}
 }
 
-// replicas sets how many machines a variant of an endpoint has, or deletes one whose owner
-// is asked.
+// replicas sets the number of machines of an endpoint variant, or deletes it after asking its
+// owner.
 func (h *hand) replicas() []string {
 	if h.Verb == change.Notify {
 		return []string{

@@ -14,8 +14,7 @@ import (
 
 const cachesPage = 100
 
-// caches lists the clusters of ElastiCache. Serverless caches have no nodes and are not
-// among them.
+// caches lists the clusters of ElastiCache. Serverless caches, which have no nodes, are excluded.
 func (p *place) caches(ctx context.Context) {
 	var found []cachetypes.CacheCluster
 	err := pages(ctx, func(token *string) (*string, error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// BindingHeader carries the purpose of a presigned identity. It is signed, so that the same call
-// proves nothing about anything else.
+// BindingHeader carries the purpose of a presigned identity. It is signed, so that the call cannot
+// be reused for another purpose.
 const BindingHeader = "X-Curfew-Binding"
 
 // Bounds of proofs.
@@ -34,22 +34,22 @@ const (
 	callerAnswer  = 64 << 10
 )
 
-// stsHost is the form of the hosts that may say who a caller is. No configuration of the
-// SDK (AWS_ENDPOINT_URL and the like) leads elsewhere.
+// stsHost matches the hosts trusted to identify a caller, regardless of SDK configuration such as
+// AWS_ENDPOINT_URL.
 var stsHost = lazyregexp.New(`^sts(\.[a-z]{2}(-[a-z]+){1,3}-[0-9]{1,2})?\.amazonaws\.com(\.cn)?$`)
 
-// Caller proves who has AWS credentials, to another process: its owner presigns a call of
-// GetCallerIdentity, and who wants to know makes it.
+// Caller proves the owner of AWS credentials to another process: the owner presigns a
+// GetCallerIdentity call, and the verifier makes it.
 type Caller struct {
-	// Endpoint overrides the STS host, for a sandbox: "http://127.0.0.1:5000". Empty pins
-	// the hosts of AWS.
+	// Endpoint overrides the STS host, for a sandbox: "http://127.0.0.1:5000". Empty allows only
+	// AWS's hosts.
 	Endpoint string
 	Now      func() time.Time
-	// MaxAge is how old a proof may be; 0 is 15 minutes, which is the most.
+	// MaxAge is the maximum age of a proof; 0 means 15 minutes, the limit.
 	MaxAge time.Duration
 }
 
-// Identity is the identity of a caller by STS.
+// Identity is the identity of a caller according to STS.
 type Identity struct {
 	ARN, Account string
 	// Host is the host that answered.
@@ -59,8 +59,8 @@ type Identity struct {
 // ErrNoCredentials is returned when there is no identity to prove.
 var ErrNoCredentials = errors.New("there are no AWS credentials")
 
-// Sign presigns a call that proves, to whoever makes it within 15 minutes, that the owner
-// of the credentials of a profile stands behind a binding.
+// Sign presigns a call that proves, to whoever makes it within 15 minutes, that the owner of a
+// profile's credentials confirms a binding.
 func (c Caller) Sign(ctx context.Context, profile, region, binding string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callerTimeout)
 	defer cancel()
@@ -105,23 +105,23 @@ func (c Caller) sign(ctx context.Context, creds awssdk.Credentials, region, bind
 	return signed, nil
 }
 
-// emptyBody is the SHA-256 of nothing.
+// emptyBody is the SHA-256 of an empty body.
 const emptyBody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// bound is a binding as it is signed.
+// bound returns the signed form of a binding.
 func bound(binding string) string {
 	sum := sha256.Sum256([]byte(binding))
 	return hex.EncodeToString(sum[:])
 }
 
-// signedKeys are the keys of a presigned identity, and no other may be there.
+// signedKeys are the only allowed keys of a presigned identity.
 var signedKeys = []string{
 	"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token",
 	"X-Amz-SignedHeaders", "X-Amz-Signature",
 }
 
-// Verify makes a presigned call and returns whom STS names. It is an error where the call
-// is of another host, for another binding, or over 15 minutes old.
+// Verify makes a presigned call and returns the identity reported by STS. It fails if the call is
+// for another host or binding, or over 15 minutes old.
 func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, error) {
 	u, err := c.check(signed)
 	if err != nil {
@@ -134,7 +134,7 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 		return Identity{}, fmt.Errorf("ask STS: %w", err)
 	}
 	req.Header.Set(BindingHeader, bound(binding))
-	if q := u.Query(); c.Endpoint != "" { // sandboxes find the service by this header alone
+	if q := u.Query(); c.Endpoint != "" { // sandboxes identify the service only by this header
 		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+q.Get("X-Amz-Credential")+", SignedHeaders="+
 			q.Get("X-Amz-SignedHeaders")+", Signature="+q.Get("X-Amz-Signature"))
 	}
@@ -144,7 +144,7 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {
-			err = failed.Err // the URL is the proof
+			err = failed.Err // the URL is the proof, so it must not be shown
 		}
 		return Identity{}, fmt.Errorf("ask %s who signed: %w", u.Host, err)
 	}
@@ -172,8 +172,8 @@ func (c Caller) Verify(ctx context.Context, signed, binding string) (Identity, e
 	return Identity{ARN: answer.Result.Arn, Account: answer.Result.Account, Host: u.Host}, nil
 }
 
-// check refuses a presigned call that is not exactly one of GetCallerIdentity to a host
-// that is pinned, for a binding, and fresh.
+// check refuses a presigned call that is not exactly GetCallerIdentity at a trusted host, for a
+// binding, and recent.
 func (c Caller) check(signed string) (*url.URL, error) {
 	u, err := url.Parse(signed)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// stsStandIn knows users by their keys and checks signatures as AWS does, by signing the
-// same call again.
+// stsStandIn knows users by their keys and verifies signatures by signing the same call again.
 func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -46,8 +45,8 @@ func stsStandIn(t *testing.T, users map[string]awssdk.Credentials) *httptest.Ser
 	return s
 }
 
-// TestCallerProofHasOneBinding: a presigned identity is accepted for its own binding, from its
-// own credentials, within 15 minutes and from a pinned host. Any other is rejected.
+// TestCallerProofHasOneBinding checks that a presigned identity is accepted only for its binding,
+// with its credentials, within 15 minutes and from a trusted host.
 func TestCallerProofHasOneBinding(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	bo := awssdk.Credentials{AccessKeyID: "AKIABO", SecretAccessKey: "bo-secret", SessionToken: "tok"}
@@ -111,7 +110,7 @@ func TestCallerProofHasOneBinding(t *testing.T) {
 		}
 	}
 
-	// An answer that is not from STS proves no identity.
+	// A response that is not from STS proves no identity.
 	html := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "<html>Arn arn:aws:iam::1:user/bo</html>")
 	}))

@@ -17,12 +17,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// RefusedError is a call that a client must not make and that was therefore not made: one
-// that is not in [Operations] by a client that reads, one that is not in mutations by
-// a client that acts.
+// RefusedError is returned for a call that was not made because the client must not make it: one
+// missing in [Operations] for a reading client, or in mutations for an acting client.
 type RefusedError struct {
 	API string
-	// Acting is true if a client that acts was asked for it.
+	// Acting is true for an acting client.
 	Acting bool
 }
 
@@ -38,7 +37,7 @@ func (e *RefusedError) Error() string {
 type tally struct {
 	mu    sync.Mutex
 	calls map[*Operation]*round.Calls
-	// clock is the latest time that an answer was dated with.
+	// clock is the latest date of a response.
 	clock time.Time
 }
 
@@ -75,7 +74,7 @@ func (t *tally) list() ([]round.Calls, error) {
 	return out, nil
 }
 
-// units returns the number of units that the provider charges for a call.
+// units returns the number of charged units of a call.
 func units(input any) int {
 	if in, ok := input.(*cloudwatch.GetMetricDataInput); ok {
 		return len(in.MetricDataQueries)
@@ -83,9 +82,9 @@ func units(input any) int {
 	return 1
 }
 
-// guard returns the middleware of every reading client: an operation that is not known to only read
-// is refused before anything is sent. Each attempt waits for its turn under the limit and is
-// counted: a retry is a request that the provider sees and charges too.
+// guard returns the middleware of every reading client: operations not known to be read-only are
+// refused before anything is sent. Each attempt waits for the rate limit and is counted, because
+// the provider sees and charges retries too.
 func guard(service string, t *tally, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewReadOnly", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)
@@ -101,9 +100,9 @@ func guard(service string, t *tally, limit limit) func(*middleware.Stack) error 
 // attemptsKey is the context key of the observer of attempts.
 type attemptsKey struct{}
 
-// guarded returns what lets a call pass only where check does, and makes each of its
-// attempts wait for its turn. What check returns is told of each attempt, with the time that
-// its answer is dated with, zero for none; it may be nil.
+// guarded returns middleware that admits a call only if check does, and makes each attempt wait for
+// the rate limit. The observer returned by check, which may be nil, is called for each attempt with
+// the date of its response, zero for none.
 func guarded(service string, limit limit, name string, check func(ctx context.Context, input any) (func(time.Time),
 	error)) func(*middleware.Stack) error {
 	pass := func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
@@ -134,7 +133,7 @@ func guarded(service string, limit limit, name string, check func(ctx context.Co
 		if err := genuine(stack); err != nil {
 			return err
 		}
-		// After the SDK's own first steps, which say which operation this is.
+		// After the SDK's first steps, which set the operation's name.
 		if err := stack.Initialize.Add(middleware.InitializeMiddlewareFunc(name, pass), middleware.After); err != nil {
 			return err
 		}
@@ -144,13 +143,13 @@ func guarded(service string, limit limit, name string, check func(ctx context.Co
 	}
 }
 
-// limit bounds the calls of a client: how many a second, and how long one try may take.
+// limit bounds the calls of a client: the rate per second, and the time of one attempt.
 type limit struct {
 	*rate.Limiter
 	attempt time.Duration
 }
 
-// limits holds the one limit of every service in a region of an account.
+// limits holds one limit per service, region and account.
 type limits struct {
 	perSecond float64
 	attempt   time.Duration
@@ -162,7 +161,7 @@ func newLimits(perSecond float64) *limits {
 	return &limits{perSecond: perSecond, attempt: attemptTimeout, byName: map[string]*rate.Limiter{}}
 }
 
-// limits returns the limits of the options, none of them used so far.
+// limits returns fresh limits from the options.
 func (c *Cloud) limits() *limits {
 	l := newLimits(c.options.RequestsPerSecond)
 	l.attempt = cmp.Or(c.options.AttemptTimeout, attemptTimeout)

@@ -34,11 +34,11 @@ import (
 )
 
 // clients holds one client of each service, with one retryer, for one region of one account.
-// Each client is made at its first use. It is safe for concurrent use.
+// Clients are created on first use. It is safe for concurrent use.
 //
-// Clients are fetched by functions: a method that returns a client, or a field that holds one,
-// ties the client's type to every interface that the struct around it reaches, and the linker
-// then keeps all methods of the client (2,437 of EC2) once anything looks a method up by name.
+// Clients are fetched by functions: a method that returns a client, or a field that holds one, ties
+// the client's type to every interface that the struct around it reaches, and the linker then keeps
+// all methods of the client (2,437 of EC2) once anything looks a method up by name.
 type clients struct {
 	// config returns the configuration of a service's client, with its guard.
 	config func(service string) awssdk.Config
@@ -47,14 +47,14 @@ type clients struct {
 	logs, metadata, opensearch, rds, redshift, s3, sagemaker, savingsplans, secrets, ssm, sts, trail slot
 }
 
-// slot holds a client as a pointer whose type the linker does not see. What describes a type at
-// run time would show it: an interface, a channel or map of it, a type parameter.
+// slot holds a client as an untyped pointer, invisible to the linker. Anything with run-time type
+// information would reveal the type: an interface, a channel or map of it, a type parameter.
 type slot struct {
 	once   sync.Once
 	client unsafe.Pointer
 }
 
-// get returns the client, which create makes at the first use.
+// get returns the client, created on first use.
 func (s *slot) get(create func() unsafe.Pointer) unsafe.Pointer {
 	s.once.Do(func() { s.client = create() })
 	return s.client
@@ -216,14 +216,14 @@ func trailClient(c *clients) *cloudtrail.Client {
 	}))
 }
 
-// clientCache holds the clients of each region, or of whatever else K names. The zero cache
-// is empty. It is safe for concurrent use.
+// clientCache holds the clients of each region, or other key K. The zero cache is empty. It is safe
+// for concurrent use.
 type clientCache[K comparable] struct {
 	mu sync.Mutex
 	by map[K]*clients
 }
 
-// get returns the clients of a key. New ones get their configuration from config.
+// get returns the clients of a key, configured by config if new.
 func (c *clientCache[K]) get(key K, config func(service string) awssdk.Config) *clients {
 	c.mu.Lock()
 	defer c.mu.Unlock()

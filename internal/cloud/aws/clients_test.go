@@ -40,8 +40,8 @@ func TestClientsAreShared(t *testing.T) {
 	}
 }
 
-// TestClientsAreFetchedByFunctions fails where a type of this package names a client in a field
-// or a method: the linker would keep all of the client's methods (see [clients]).
+// TestClientsAreFetchedByFunctions checks that no type of this package has a client in a field or
+// method, because the linker would then keep all of the client's methods (see [clients]).
 func TestClientsAreFetchedByFunctions(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {

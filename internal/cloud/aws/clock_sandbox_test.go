@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// dating dates every answer.
+// dating dates every response.
 type dating struct{ at time.Time }
 
 func (d dating) Do(r *http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (d dating) Do(r *http.Request) (*http.Response, error) {
 	return out, err
 }
 
-// TestReadsProviderClock: an observation has the time of the provider's answers.
+// TestReadsProviderClock checks that an observation is dated by the provider's responses.
 func TestReadsProviderClock(t *testing.T) {
 	actingCloud(t)
 	t.Setenv("AWS_CA_BUNDLE", "")

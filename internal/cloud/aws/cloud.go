@@ -1,13 +1,10 @@
-// Package aws reads AWS accounts: what they hold, what was measured of it, and what
-// things cost. To read, it only ever makes the calls in [Operations], none of which
-// changes anything; a call that is not among them is refused before it is sent.
+// Package aws reads AWS accounts: their resources, usage and costs. Reading makes only the calls in
+// [Operations], none of which changes anything; other calls are refused before they are sent.
 //
-// What cannot be read becomes a blind spot with its effect on the answer, and the
-// rest goes on.
+// Anything unreadable becomes a blind spot with its effect, and reading continues.
 //
-// [Actions] acts on the accounts, by clients of its own that make the calls in
-// mutations and no others. There it is the other way round: what cannot be read
-// refuses.
+// [Actions] acts on the accounts, with separate clients that make only the calls in mutations.
+// There anything unreadable leads to a refusal.
 package aws
 
 import (
@@ -30,37 +27,37 @@ import (
 // cloudName is the name of this cloud in identities.
 const cloudName = "aws"
 
-// Options select the accounts and regions to read, and how. The zero Options read the configured
-// region of the account that the configured credentials belong to.
+// Options select the accounts and regions to read. The zero Options read the configured region of
+// the configured credentials' account.
 type Options struct {
-	// Regions to read; empty: the configured region. The one name "all" stands for
-	// every region that each account has enabled.
+	// Regions to read; empty for the configured region. "all" stands for every region enabled in
+	// each account.
 	Regions []string
 	// AssumeRoles are the ARNs of roles in further accounts, read in addition to the
 	// account of the credentials.
 	AssumeRoles []string
 	// ExternalID is the sts:ExternalId that the roles' trust policies require; empty sends none.
 	ExternalID string
-	// RolesOnly leaves the account of the credentials out: only those of AssumeRoles are
-	// read.
+	// RolesOnly skips the account of the credentials and reads only those of AssumeRoles.
 	RolesOnly bool
 	// Profile of the shared configuration files; empty: the configured one.
 	Profile string
-	// RequestsPerSecond bounds the calls to one service in one region of one
-	// account; 0 means DefaultRequestsPerSecond. S3, whose own limits are thousands
-	// a second, gets ten times as many.
+	// RequestsPerSecond limits the calls to one service in one region of one account; 0 means
+	// DefaultRequestsPerSecond. S3, whose own limits are thousands a second, gets ten times as
+	// many.
 	RequestsPerSecond float64
-	// AttemptTimeout bounds one try of a call, its answer read to the end; 0 means 20 seconds.
+	// AttemptTimeout bounds one attempt of a call including its response; 0 means 20 seconds.
 	AttemptTimeout time.Duration
-	// ListPages bounds the listing of one bucket's objects, and apart from it of its
-	// versions and its uploads, in pages of 1,000; 0 means DefaultListPages.
+	// ListPages bounds the listing of one bucket's objects, and separately its versions and
+	// uploads, in pages of 1,000; 0 means DefaultListPages.
 	ListPages int
 	// Tags maps tags to owners; the zero mapping means the default one.
 	Tags inventory.TagMapping
 	// Size returns the size of a machine type, such as price.Book.Size, for types that EC2 does not
-	// describe: those of managed services, and all if EC2 may not be asked. Nil knows none.
+	// describe: those of managed services, and all types without access to EC2. Nil knows none.
 	Size func(machineType string) inventory.Size
-	// Bills keeps Cost Explorer's answers, so that it is asked once a day; nil asks in each scan.
+	// Bills caches Cost Explorer responses, so that it is queried once a day; nil queries it in
+	// each scan.
 	Bills BillKeeper
 	// HTTP is the client that carries the calls; nil means the SDK's.
 	HTTP awssdk.HTTPClient
@@ -72,33 +69,31 @@ const (
 	DefaultListPages         = 5
 )
 
-// s3Factor is how much faster S3 is called than other services.
+// s3Factor is the ratio of S3's rate limit to that of other services.
 const s3Factor = 10
 
-// Retries: the SDK's own default is 3 attempts; throttling of large accounts takes
-// more.
+// Retries: the SDK's default of 3 attempts is too low for throttling in large accounts.
 const (
 	maxAttempts = 5
 	maxBackoff  = 10 * time.Second
 )
 
-// Cloud reads accounts. It is safe for concurrent use. Between readings it remembers
-// nothing but whose the credentials were.
+// Cloud reads accounts. It is safe for concurrent use. It remembers only the identity of the
+// credentials.
 type Cloud struct {
 	options Options
 	config  awssdk.Config
-	regions []string // as asked for; nil when all
+	regions []string // nil for all
 	all     bool
 
 	mu sync.Mutex
-	// reached are the accounts that were found last.
+	// reached holds the accounts found last.
 	reached []*account
 }
 
-// New returns a Cloud for the configured credentials. It makes no call. Errors: a
-// [RegionError] for a name that cannot be a region's or when there is no region at
-// all, and inventory.ErrUnauthenticated for a profile that does not exist or cannot
-// be used.
+// New returns a Cloud for the configured credentials. It makes no call. Errors are a [RegionError]
+// for an invalid or missing region, and inventory.ErrUnauthenticated for a missing or unusable
+// profile.
 func New(ctx context.Context, o Options) (*Cloud, error) {
 	if o.RequestsPerSecond <= 0 {
 		o.RequestsPerSecond = DefaultRequestsPerSecond
@@ -157,19 +152,18 @@ func newRetryer() awssdk.Retryer {
 	})}
 }
 
-// retryer is the SDK's, less patient with a bare HTTP 500 in a form that the service does
-// not speak: mostly something in between does not know the call, and never will.
+// retryer is the SDK's retryer with fewer attempts for a bare HTTP 500 in a foreign format: mostly
+// from a proxy that does not know the call.
 type retryer struct{ awssdk.RetryerV2 }
 
 const (
 	foreignAttempts = 3
 	foreignDelay    = 50 * time.Millisecond
-	// slowAttempts is how often a call is tried that is not answered at all.
+	// slowAttempts is the number of attempts for a call without any response.
 	slowAttempts = 2
 )
 
-// RetryDelay returns how long to wait after an attempt, or the attempt's error when
-// there is to be none after it.
+// RetryDelay returns the wait after an attempt, or the attempt's error if there is to be no other.
 func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	if errors.As(err, new(*slowError)) && attempt >= slowAttempts {
 		return 0, err
@@ -183,9 +177,9 @@ func (r retryer) RetryDelay(attempt int, err error) (time.Duration, error) {
 	return time.Duration(attempt) * foreignDelay, nil
 }
 
-// once retries only what the service says it has not done, for calls that have no token by
-// which it knows them again: after a lost answer a second one would be carried out too. What
-// came of it is looked up in the next round.
+// once retries only if the service confirms that it did nothing, for calls without an idempotency
+// token: repeating one after a lost response could execute it twice. The next round looks up the
+// result.
 type once struct{ awssdk.Retryer }
 
 // IsErrorRetryable reports whether the service was too busy for the call.
@@ -194,7 +188,7 @@ func (o once) IsErrorRetryable(err error) bool {
 		o.Retryer.IsErrorRetryable(err)
 }
 
-// distinct returns names without repetitions, in their order.
+// distinct returns the distinct names in order.
 func distinct(names []string) []string {
 	seen := make(map[string]bool, len(names))
 	out := make([]string, 0, len(names))

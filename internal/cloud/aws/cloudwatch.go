@@ -23,18 +23,18 @@ import (
 const (
 	maxQueries    = 500
 	maxDatapoints = 100_800
-	// parallelData is how many GetMetricData calls of one place run at once.
+	// parallelData is the number of concurrent GetMetricData calls per place.
 	parallelData = 4
 )
 
-// The statistics that are asked for.
+// The statistics in use.
 const (
 	average = "Average"
 	maximum = "Maximum"
 	sum     = "Sum"
 )
 
-// metric is one metric of one thing.
+// metric identifies one metric of one resource.
 type metric struct {
 	namespace, name string
 	dims            []types.Dimension
@@ -44,35 +44,35 @@ func dim(name, value string) types.Dimension {
 	return types.Dimension{Name: &name, Value: &value}
 }
 
-// statistic is one figure of a metric.
+// statistic is one statistic of a metric.
 type statistic struct {
 	metric
 	stat string
 }
 
-// point is one figure of one period.
+// point is one value in one period.
 type point struct {
 	at    time.Time
 	value float64
 }
 
-// series combines several statistics of a resource. Its statistics are asked for in one call.
+// series combines several statistics of a resource, queried in one call.
 type series struct {
 	resource   *inventory.Resource
 	statistics []statistic
-	// fold takes the points of each statistic; it is never called twice at once.
+	// fold receives the points of each statistic; calls do not overlap.
 	fold func(data [][]point)
 }
 
-// batch is series over the same time and with the same period.
+// batch holds series over the same time with the same period.
 type batch struct {
 	from, to time.Time
 	period   time.Duration
 	series   []series
 }
 
-// perCall returns the number of statistics of a call whose answer fits one page, at most
-// CloudWatch's maximum.
+// perCall returns the number of statistics whose response fits one page, at most CloudWatch's
+// maximum.
 func (b *batch) perCall() int {
 	periods := int((b.to.Sub(b.from) + b.period - 1) / b.period)
 	return min(maxQueries, max(1, maxDatapoints/max(1, periods)))
@@ -94,7 +94,7 @@ func (b *batch) calls() [][]series {
 	return out
 }
 
-// measured is the outcome of reading batches: the unread parts with their reasons.
+// measured is the result of reading batches: the unread parts with their reasons.
 type measured struct {
 	mu     sync.Mutex
 	err    error
@@ -112,9 +112,9 @@ func (m *measured) fail(err error, ss []series) {
 	}
 }
 
-// read asks for all statistics of the batches and folds the answers as they come, so
-// that no more than a few calls' points are held at once. A call that fails loses its
-// own series only; once calls are denied or not answered at all no more are made.
+// read reads all statistics of the batches and folds the responses as they arrive, so that only a
+// few calls' points are in memory. A failed call loses only its own series; after denied or
+// unanswered calls no more are made.
 func (p *place) read(ctx context.Context, batches ...batch) *measured {
 	m := &measured{failed: map[*inventory.Resource]bool{}}
 	var folding sync.Mutex
@@ -163,7 +163,7 @@ func (p *place) read(ctx context.Context, batches ...batch) *measured {
 	return m
 }
 
-// answer is the answer for one statistic.
+// answer is the response for one statistic.
 type answer struct {
 	points []point
 	err    error
@@ -178,8 +178,8 @@ func firstError(answers []answer) error {
 	return nil
 }
 
-// metricData makes one call, with all pages of its answer, and returns the points of
-// each statistic in the order of the series.
+// metricData makes one call, with all pages of its response, and returns the points of each
+// statistic in the order of the series.
 func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answer, error) {
 	in := &cloudwatch.GetMetricDataInput{StartTime: &b.from, EndTime: &b.to, ScanBy: types.ScanByTimestampAscending}
 	for _, s := range call {
@@ -219,7 +219,7 @@ func (p *place) metricData(ctx context.Context, b batch, call []series) ([]answe
 		}
 		return page.NextToken, nil
 	})
-	// CloudWatch has a result for each query, without points where it has none.
+	// CloudWatch returns a result for each query, possibly without points.
 	if i := slices.Index(answered, false); err == nil && i >= 0 {
 		err = fmt.Errorf("the answer has no result for %s",
 			awssdk.ToString(in.MetricDataQueries[i].MetricStat.Metric.MetricName))
@@ -234,14 +234,14 @@ func trimFirst(s string) string {
 	return s[1:]
 }
 
-// moment has the values of several statistics in the same period; a missing value is absent.
+// moment holds the values of several statistics in one period; missing values are absent.
 type moment struct {
 	at     time.Time
 	values []float64
 	given  []bool
 }
 
-// moments puts the points of several statistics side by side, in the order of time.
+// moments joins the points of several statistics by time.
 func moments(data [][]point) []moment {
 	byTime := map[int64]int{}
 	var out []moment
@@ -263,7 +263,7 @@ func moments(data [][]point) []moment {
 	return out
 }
 
-// listMetrics lists the metrics of a name; an empty namespace is any.
+// listMetrics lists the metrics with a name; an empty namespace matches any.
 func (p *place) listMetrics(ctx context.Context, namespace, name string, visit func(types.Metric)) error {
 	in := &cloudwatch.ListMetricsInput{MetricName: &name}
 	if namespace != "" {

@@ -15,9 +15,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestCallsContainEverySeries divides any series into calls: none is lost or cut in two, all stay
-// in order, and no call exceeds CloudWatch's limits unless one series alone does.
-func TestCallsContainEverySeries(t *testing.T) {
+// TestCallsCoverSeries checks for any series that no call splits or loses one, that their
+// order is kept, and that no call exceeds CloudWatch's limits unless a single series does.
+func TestCallsCoverSeries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := batch{to: now, period: time.Hour}
 		b.from = now.Add(-time.Duration(rapid.IntRange(1, 60*24).Draw(t, "hours")) * time.Hour)
@@ -61,7 +61,7 @@ func TestFortnightFitsOnePage(t *testing.T) {
 	}
 }
 
-// hours returns points at whole hours before the end; a NaN is no point.
+// hours returns hourly points up to the end; NaN for none.
 func hours(values ...float64) []point {
 	var out []point
 	for i, v := range values {
@@ -83,7 +83,7 @@ func testMeters() (*meters, *inventory.Resource, *subject) {
 	return m, r, m.subject(r, &m.usual, r.CreatedAt)
 }
 
-// windowOf returns the window that the answers to one of a subject's series come to.
+// windowOf returns the window for given responses to one of a subject's series.
 func windowOf(s *subject, x measurement, data [][]point) *usage.Window {
 	w := usage.NewWindow(s.opened.From, now, s.opened.Step, s.opened.Source, nil)
 	s.hold(x, data)
@@ -159,7 +159,7 @@ func TestFolding(t *testing.T) {
 		{"nothing stays nothing", func(s *subject) {
 			s.counter(usage.Requests, one)
 		}, [][]point{nil}, usage.Requests, 0, 0, 0},
-		// Utilization of a GPU that may be divided, with the memory that is held.
+		// Utilization of a GPU that may be divided, with its used memory.
 		{"work on a GPU that may be divided", func(s *subject) {
 			s.undivided("", []metric{one})
 		}, [][]point{hours(0, 20), hours(0, 40), hours(8<<30, 8<<30)}, usage.GPUUtil, 1, 20, 40},
@@ -259,8 +259,7 @@ func TestBestFamily(t *testing.T) {
 	}
 }
 
-// TestInstancesHaveNoUtilization covers the metric families for the utilization of a whole GPU and
-// of a MIG instance.
+// TestInstancesHaveNoUtilization covers the metrics of whole GPUs and of MIG instances.
 func TestInstancesHaveNoUtilization(t *testing.T) {
 	for _, f := range busyFamilies {
 		profiling := strings.Contains(f.metrics[0], "_PROF_")
@@ -271,8 +270,8 @@ func TestInstancesHaveNoUtilization(t *testing.T) {
 	}
 }
 
-// TestContainerInsightsFamilies: utilization of each device is read under the names of Container
-// Insights; the cores of a Neuron device count together, and only where all are there.
+// TestContainerInsightsFamilies checks the utilization of each device by its Container Insights
+// name; the cores of a Neuron device count together, and only if all are present.
 func TestContainerInsightsFamilies(t *testing.T) {
 	family := func(first string) family {
 		for _, f := range busyFamilies {
@@ -295,7 +294,7 @@ func TestContainerInsightsFamilies(t *testing.T) {
 		name, model, metric string
 		sources             gpuSources
 		data                [][]point
-		want                string // mean of the device in percent, or that there is no reading
+		want                string // mean of the device in percent, or why there is none
 	}{
 		{
 			"a GPU at rest that cannot be divided", "A10G", "node_gpu_utilization", gpu, [][]point{hours(0), hours(0)},
@@ -362,8 +361,8 @@ func TestGPUFamilyNamesTheOnlyGPU(t *testing.T) {
 		name   string
 		gpus   int
 		memory bool
-		want   []string // signals asked for
-		gpu    string   // where the utilization goes
+		want   []string // queried signals
+		gpu    string   // the GPU of the utilization
 	}{
 		{
 			"one GPU, memory in the catalog", 1, true,

@@ -35,7 +35,7 @@ func (p *place) capacityReservations(ctx context.Context) {
 			return nil, err
 		}
 		for _, c := range out.CapacityReservations {
-			// Others may share theirs with this account; they pay for them.
+			// Owners of shared reservations pay for them.
 			if owner := awssdk.ToString(c.OwnerId); c.State == ec2types.CapacityReservationStateActive &&
 				(owner == "" || owner == p.account.id) {
 				p.scan.add(p.capacityReservation(c))
@@ -52,7 +52,7 @@ func (p *place) capacityReservation(c ec2types.CapacityReservation) *inventory.R
 		c.AvailabilityZone), inventory.StateAvailable
 	r.CreatedAt = utc(c.CreateDate)
 	if t := utc(c.StartDate); t.After(r.CreatedAt) {
-		r.CreatedAt = t // it costs from its start
+		r.CreatedAt = t // it is charged from its start
 	}
 	r.Tags = ec2Tags(c.Tags)
 	r.Name = r.Tags["Name"]
@@ -69,7 +69,7 @@ func (p *place) capacityReservation(c ec2types.CapacityReservation) *inventory.R
 	return r
 }
 
-// reservedInstances lists the active ones; the call gives all at once.
+// reservedInstances lists the active reserved instances; the call is not paged.
 func (p *place) reservedInstances(ctx context.Context) {
 	active := []ec2types.Filter{
 		{Name: awssdk.String("state"), Values: []string{string(ec2types.ReservedInstanceStateActive)}},
@@ -99,7 +99,7 @@ func (p *place) reserved(ri ec2types.ReservedInstances) *inventory.Resource {
 		StartsAt: utc(ri.Start), EndsAt: utc(ri.End),
 	}
 	if ri.InstanceTenancy == ec2types.TenancyDedicated {
-		d.Platform = "" // it covers no machine on shared hardware; which it covers is not known
+		d.Platform = "" // it covers no machine on shared hardware; what it covers is unknown
 	}
 	if hourly, err := reservedHourly(ri); err == nil && inDollars(ri.CurrencyCode) {
 		d.Hourly = inventory.Known(hourly)
@@ -147,12 +147,11 @@ func reservedHourly(ri ec2types.ReservedInstances) (money.Amount, error) {
 
 const secondsPerHour = 3600
 
-// inDollars reports whether an amount is in dollars: China's regions charge in yuan.
+// inDollars reports whether a currency is dollars: regions in China charge in yuan.
 func inDollars[T ~string](currency T) bool { return currency == "" || currency == "USD" }
 
-// savingsPlans lists the account's active plans. Plans that are bound to a region that is
-// not scanned are left out, as everything there is; those that are bound to none are
-// shown in the home region, or in the first one that is scanned.
+// savingsPlans lists the account's active plans. Plans bound to a region outside of the scan are
+// excluded; unbound plans are assigned to the home region, or to the first scanned one.
 func (p *place) savingsPlans(ctx context.Context, regions []string) {
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := savingsplansClient(p.reading).DescribeSavingsPlans(ctx, &savingsplans.DescribeSavingsPlansInput{
@@ -189,14 +188,14 @@ func (p *place) savingsPlans(ctx context.Context, regions []string) {
 	p.failedIn(ctx, "savingsplans:DescribeSavingsPlans", err, regions...)
 }
 
-// planTypes are the plans that cover machines; one for databases does not.
+// planTypes are the plans that cover machines; database plans do not.
 var planTypes = map[plantypes.SavingsPlanType]inventory.CommitmentType{
 	plantypes.SavingsPlanTypeCompute:     inventory.ComputeSavingsPlan,
 	plantypes.SavingsPlanTypeEc2Instance: inventory.InstanceSavingsPlan,
 	plantypes.SavingsPlanTypeSagemaker:   inventory.MachineLearningPlan,
 }
 
-// savingsPlan maps a plan. Its commitment is its hourly cost, however it is paid.
+// savingsPlan converts a plan. Its commitment is its hourly cost, however it is paid.
 func (p *place) savingsPlan(s plantypes.SavingsPlan, kind inventory.CommitmentType,
 	region string) *inventory.Resource {
 	r := p.resource(inventory.KindCommitment, awssdk.ToString(s.SavingsPlanId))

@@ -20,16 +20,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Documents of AWS that connections are made by. Shells take the backbone's own, which
-// records them.
+// SSM documents of connections. Shells use the backbone's own document, which records them.
 const (
 	documentPort = "AWS-StartPortForwardingSession"
 	documentSSH  = "AWS-StartSSHSession"
 )
 
-// Connector opens and ends connections of Systems Manager to machines, as the person of the
-// credentials. It makes the calls in [ConnectCalls] and no others. It is safe for concurrent
-// use.
+// Connector opens and closes Systems Manager connections to machines, with the person's
+// credentials. It makes only the calls in [ConnectCalls]. It is safe for concurrent use.
 type Connector struct {
 	cloud   *Cloud
 	limits  *limits
@@ -54,15 +52,15 @@ func (c *Connector) at(region string) *clients {
 	return c.clients.get(region, func(service string) awssdk.Config { return c.config(region, service) })
 }
 
-// Whose is a machine, by its tags.
+// Whose holds the owner of a machine, from its tags.
 type Whose struct {
-	// Session is the session that it belongs to, Person the identity that may connect to it
-	// ([TagPerson]); each is empty where no tag says it.
+	// Session is its session, Person the identity that may connect to it ([TagPerson]); empty if
+	// untagged.
 	Session, Person string
 	Running         bool
 }
 
-// Whose reads whose a machine is; an error where EC2 does not show it.
+// Whose reads the owner of a machine; it fails if EC2 does not list the machine.
 func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, error) {
 	attempt := "read the tags of " + machine
 	out, err := ec2Client(c.at(region)).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
@@ -87,13 +85,13 @@ func (c *Connector) Whose(ctx context.Context, region, machine string) (Whose, e
 
 var errNoMachine = errors.New("there is no such machine in this account and region")
 
-// Person is the person whom the credentials belong to.
+// Person is the owner of the credentials.
 type Person struct {
 	// ID is the condition key aws:userid: "AIDA…" of a user, "AROA…:session" of a role.
 	ID, Account, ARN string
 }
 
-// Person asks AWS who has the credentials.
+// Person asks AWS for the owner of the credentials.
 func (c *Connector) Person(ctx context.Context, region string) (Person, error) {
 	out, err := stsClient(c.at(region)).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -104,19 +102,18 @@ func (c *Connector) Person(ctx context.Context, region string) (Person, error) {
 	}, nil
 }
 
-// Way is how a connection reaches a machine. The zero Way is a shell.
+// Way is the target of a connection. The zero Way is a shell.
 type Way struct {
-	// SSH is a port of the machine on which an SSH server listens: the plugin's standard
-	// input and output are its stream.
+	// SSH is the machine's SSH port: the plugin's standard input and output carry the stream.
 	SSH int
-	// Port is a port of the machine, and Local the port of this machine that leads there.
+	// Port is a port of the machine, and Local the local port forwarded to it.
 	Port, Local int
 }
 
-// Opened is a connection that AWS has opened, and that someone has to end.
+// Opened is an open connection, which must be closed.
 type Opened struct {
 	Region, Machine string
-	// ID is AWS's name of it.
+	// ID is AWS's ID of the connection.
 	ID string
 	// response and request are passed to the plugin, with the endpoint of Systems Manager and the
 	// profile of the credentials.
@@ -124,9 +121,9 @@ type Opened struct {
 	endpoint, profile, reason string
 }
 
-// Open opens a connection. The reason is kept by AWS: who was killed before it learned the
-// connection's id finds it again by it ([Connector.Left]). The call is made once: a repeated
-// one would open a second connection.
+// Open opens a connection. AWS stores the reason, by which a process killed before it learned the
+// ID can find the connection ([Connector.Left]). The call is not retried, because that would open a
+// second connection.
 func (c *Connector) Open(ctx context.Context, region, machine string, way Way, reason string) (*Opened, error) {
 	in := &ssm.StartSessionInput{Target: awssdk.String(machine), Reason: awssdk.String(reason)}
 	switch {
@@ -179,14 +176,14 @@ func (c *Connector) Open(ctx context.Context, region, machine string, way Way, r
 
 // Errors of [Connector.Open].
 var (
-	// ErrNotOpened is AWS's word that nothing was opened. Any other error leaves that open.
+	// ErrNotOpened means that AWS opened nothing. After any other error this is unknown.
 	ErrNotOpened = errors.New("AWS opened no connection")
-	// ErrUnconnected is a machine whose agent of Systems Manager does not answer, such as one
-	// that has just started. It is an ErrNotOpened too.
+	// ErrUnconnected means that the machine's Systems Manager agent does not respond, for example
+	// just after the start. It is also an ErrNotOpened.
 	ErrUnconnected = errors.New("the machine is not connected to Systems Manager")
 )
 
-// notOpened is the error of a StartSession.
+// notOpened converts the error of StartSession.
 func notOpened(attempt string, err error) error {
 	kind, detail := reason(err)
 	switch said := joined(kind, detail); {
@@ -198,7 +195,7 @@ func notOpened(attempt string, err error) error {
 	return wrapped(attempt, err)
 }
 
-// endpointOf is where Systems Manager of a region is.
+// endpointOf returns the Systems Manager endpoint of a region.
 func endpointOf(ctx context.Context, o ssm.Options, region string) (string, error) {
 	if o.BaseEndpoint != nil {
 		return *o.BaseEndpoint, nil
@@ -212,8 +209,8 @@ func endpointOf(ctx context.Context, o ssm.Options, region string) (string, erro
 	return strings.TrimSuffix(e.URI.String(), "/"), nil
 }
 
-// document is the backbone's document for shells. People may read the parameters one by one,
-// not their path.
+// document returns the backbone's document for shells. People may read single parameters, but not
+// list their path.
 func (c *Connector) document(ctx context.Context, region string) (string, error) {
 	const name = BackbonePath + "session-document"
 	out, err := ssmClient(c.at(region)).GetParameters(ctx, &ssm.GetParametersInput{Names: []string{name}})
@@ -228,7 +225,7 @@ func (c *Connector) document(ctx context.Context, region string) (string, error)
 	return *out.Parameters[0].Value, nil
 }
 
-// Close ends a connection; one that has ended is no error.
+// Close closes a connection, which may have ended already.
 func (c *Connector) Close(ctx context.Context, region, id string) error {
 	_, err := ssmClient(c.at(region)).TerminateSession(ctx, &ssm.TerminateSessionInput{SessionId: awssdk.String(id)})
 	if err != nil && !is(err, "DoesNotExistException") {
@@ -237,7 +234,7 @@ func (c *Connector) Close(ctx context.Context, region, id string) error {
 	return nil
 }
 
-// active visits the connections to a machine that are open.
+// active visits the open connections to a machine.
 func (c *Connector) active(ctx context.Context, region, machine string, visit func(ssmtypes.Session)) error {
 	return pages(ctx, func(token *string) (*string, error) {
 		out, err := ssmClient(c.at(region)).DescribeSessions(ctx, &ssm.DescribeSessionsInput{
@@ -255,7 +252,7 @@ func (c *Connector) active(ctx context.Context, region, machine string, visit fu
 	})
 }
 
-// Left returns the open connections to a machine that were opened for a reason.
+// Left returns the open connections to a machine with a given reason.
 func (c *Connector) Left(ctx context.Context, region, machine, reason string) (ids []string, err error) {
 	err = c.active(ctx, region, machine, func(s ssmtypes.Session) {
 		if awssdk.ToString(s.Reason) == reason {
@@ -279,5 +276,5 @@ func (c *Connector) open(ctx context.Context, o *Opened) (bool, error) {
 	return found, err
 }
 
-// watchEvery is how often AWS is asked whether a connection still is open.
+// watchEvery is the default interval for polling a connection's state.
 const watchEvery = 30 * time.Second

@@ -25,7 +25,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// patience is how long these tests wait, on a machine that does much else.
+// patience bounds waits in these tests, which may run under load.
 const patience = 2 * time.Minute
 
 // connecting starts a machine with tags and returns a connector to it.
@@ -78,7 +78,7 @@ func plugin(t *testing.T) aws.Plugin {
 	return p
 }
 
-// at is the connection as AWS has it.
+// at returns the connection as AWS has it.
 func at(t *testing.T, o *aws.Opened) wire.Connection {
 	t.Helper()
 	for _, x := range scratch.Wire.Connections.All() {
@@ -90,10 +90,10 @@ func at(t *testing.T, o *aws.Opened) wire.Connection {
 	return wire.Connection{}
 }
 
-// TestTypedCommands: a command that is typed into a shell gives its output, byte by byte, and its
-// exit code, by both ways in which the plugin takes the answer of StartSession; and a secret
-// is in no arguments where the plugin does not need it there.
-func TestTypedCommands(t *testing.T) {
+// TestTypesCommands checks that a command typed into a shell returns its output byte for byte and
+// its exit code, with both ways to pass StartSession's response to the plugin, and that secrets
+// appear in arguments only if the plugin needs that.
+func TestTypesCommands(t *testing.T) {
 	c, machine, log := connecting(t, ssmplugin.New, nil)
 	big := strings.Repeat("x", 5000)
 	for _, tc := range []struct {
@@ -140,16 +140,16 @@ func lines(n int) string {
 	return b.String()
 }
 
-// TestPluginThatFails: the plugin ends with exit code 0 when it failed, and hangs on a dead
-// stream; neither is taken for success, and neither lasts.
-func TestPluginThatFails(t *testing.T) {
+// TestPluginFailures covers a plugin that ends with exit code 0 after a failure, or hangs on a
+// dead stream: neither may look like success, nor last.
+func TestPluginFailures(t *testing.T) {
 	c, machine, _ := connecting(t, ssmplugin.New, nil)
 	for mode, want := range map[string]error{
 		ssmplugin.Refuses: aws.ErrRefused, ssmplugin.Silent: aws.ErrRefused, ssmplugin.Hangs: aws.ErrStreamDead,
 	} {
 		t.Setenv(ssmplugin.VariableMode, mode)
 		o := opened(t, c, machine, aws.Way{})
-		if mode == ssmplugin.Hangs { // as after the loss of the network
+		if mode == ssmplugin.Hangs { // as after a network failure
 			if err := c.Close(t.Context(), launchRegion, o.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -159,14 +159,14 @@ func TestPluginThatFails(t *testing.T) {
 			t.Errorf("a plugin that %s: %v, want %v", mode, err, want)
 		}
 	}
-	// A shell that the plugin refuses is an error too, although the plugin says nothing by its code.
+	// A shell that the plugin refuses is an error, although its exit code does not say so.
 	t.Setenv(ssmplugin.VariableMode, ssmplugin.Refuses)
 	err := c.Attach(t.Context(), plugin(t), opened(t, c, machine, aws.Way{}),
 		aws.Attachment{Environ: os.Environ(), Terminal: true})
 	if !errors.Is(err, aws.ErrRefused) || !strings.Contains(err.Error(), "the web socket was closed") {
 		t.Errorf("got %v", err)
 	}
-	// What a person interrupts ends, also when the plugin hangs.
+	// An interrupt ends it even if the plugin hangs.
 	t.Setenv(ssmplugin.VariableMode, ssmplugin.Hangs)
 	o := opened(t, c, machine, aws.Way{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -180,8 +180,8 @@ func TestPluginThatFails(t *testing.T) {
 	}
 }
 
-// TestForwardedPort: a port of the machine is reached by a port here, and by SSH's document over
-// the plugin's own input and output.
+// TestForwardedPort checks forwarding by a local port, and by the SSH document over the plugin's
+// standard input and output.
 func TestForwardedPort(t *testing.T) {
 	c, machine, _ := connecting(t, ssmplugin.New, nil)
 	far, err := net.Listen("tcp", "127.0.0.1:0")
@@ -256,7 +256,7 @@ func TestReadsOwnerAndLeftoverConnections(t *testing.T) {
 	if who, err := c.Person(t.Context(), launchRegion); err != nil || who.ID == "" || who.Account == "" {
 		t.Errorf("got %+v, %v", who, err)
 	}
-	// By the reason alone: the id was never learned.
+	// Found by the reason only, because the ID is unknown.
 	o := opened(t, c, machine, aws.Way{})
 	left, err := c.Left(t.Context(), launchRegion, machine, "curfew connect "+t.Name())
 	if err != nil || !slices.Equal(left, []string{o.ID}) {
@@ -265,7 +265,7 @@ func TestReadsOwnerAndLeftoverConnections(t *testing.T) {
 	if left, err := c.Left(t.Context(), launchRegion, machine, "curfew connect other"); err != nil || len(left) > 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
-	for range 2 { // the second time it has ended
+	for range 2 { // the second time it has already ended
 		if err := c.Close(t.Context(), launchRegion, o.ID); err != nil {
 			t.Error(err)
 		}
@@ -277,7 +277,7 @@ func TestReadsOwnerAndLeftoverConnections(t *testing.T) {
 	if err := c.Close(t.Context(), launchRegion, "session-0"); err != nil {
 		t.Error(err)
 	}
-	// A machine that does not run takes no connection, and AWS says that nothing was opened.
+	// A stopped machine accepts no connection, and AWS confirms that nothing was opened.
 	if _, err := ec2.NewFromConfig(scratch.Config(launchRegion)).StopInstances(t.Context(),
 		&ec2.StopInstancesInput{InstanceIds: []string{machine}}); err != nil {
 		t.Fatal(err)

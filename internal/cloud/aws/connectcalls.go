@@ -9,9 +9,9 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// ConnectCalls is every call by which a person connects to a session. The clients of a
-// [Connector] make these and no others; those that read or act on accounts or launch make
-// none that is only here. GetCallerIdentity needs no permission.
+// ConnectCalls are the calls with which a person connects to a session. The clients of a
+// [Connector] make only these; other clients make none that is only here. GetCallerIdentity needs
+// no permission.
 var ConnectCalls = []Mutation{
 	{Service: "sts", Name: "GetCallerIdentity"},
 	{Service: "ec2", Name: "DescribeInstances", Actions: []string{"DescribeInstances"}},
@@ -22,7 +22,7 @@ var ConnectCalls = []Mutation{
 	{Service: "ssm", Name: "TerminateSession", Actions: []string{"TerminateSession"}, Harm: Halts},
 }
 
-// connectable finds them by "service:Name".
+// connectable indexes ConnectCalls by "service:Name".
 var connectable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(ConnectCalls))
 	for _, x := range ConnectCalls {
@@ -31,7 +31,7 @@ var connectable = sync.OnceValue(func() map[string]bool {
 	return m
 })
 
-// guardConnects is the middleware of a connector's calls.
+// guardConnects returns the middleware of a connector's calls.
 func guardConnects(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewConnects", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !connectable()[api] {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestOnlyConnectorsConnect: no client that reads, acts or launches can enter a machine.
+// TestOnlyConnectorsConnect checks that no client that reads, acts or launches can connect to a
+// machine.
 func TestOnlyConnectorsConnect(t *testing.T) {
 	for _, api := range []string{"ssm:StartSession", "ssm:TerminateSession"} {
 		if index[api] != nil || mutable()[api] || launchable()[api] {
@@ -22,8 +23,8 @@ func TestOnlyConnectorsConnect(t *testing.T) {
 	}
 }
 
-// TestConnectCallsMatchPolicy: every call of a connector is among those that the policy of people
-// in terraform/backbone is asked about.
+// TestConnectCallsMatchPolicy checks that every call of a connector is covered by the test of
+// people's policy in terraform/backbone.
 func TestConnectCallsMatchPolicy(t *testing.T) {
 	for _, c := range ConnectCalls {
 		if len(c.Actions) > 0 && !slices.ContainsFunc(SessionCalls(), func(s SessionCall) bool {

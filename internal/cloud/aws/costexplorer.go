@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// billedDays is how many whole days before today are asked for.
+// billedDays is the number of full days before today that are queried.
 const billedDays = 30
 
 // costMetric is the cost as billed, before reservations are spread.
@@ -31,7 +31,7 @@ type accountBill struct {
 	account    string
 	start, end time.Time
 	byService  map[string]*big.Rat
-	// planned and reserved: savings plans and reserved instances covered machines.
+	// planned and reserved report that savings plans and reserved instances covered machines.
 	planned, reserved bool
 }
 
@@ -43,15 +43,15 @@ const (
 	reservedRecord  = "DiscountedUsage"
 )
 
-// BillKeeper keeps Cost Explorer's answers about an account. Each request costs a cent, and the
-// bill until yesterday changes little within a day.
+// BillKeeper caches Cost Explorer responses of an account. Each request costs a cent, and the bill
+// until yesterday changes little within a day.
 type BillKeeper interface {
-	// Bill returns the last kept answer about an account; nil if there is none.
+	// Bill returns the last cached response of an account, or nil.
 	Bill(account string) []byte
 	KeepBill(account string, doc []byte) error
 }
 
-// keptBill is an accountBill as it is kept.
+// keptBill is the cached form of an accountBill.
 type keptBill struct {
 	Start    time.Time           `json:"start"`
 	End      time.Time           `json:"end"`
@@ -60,7 +60,7 @@ type keptBill struct {
 	Reserved bool                `json:"reserved"`
 }
 
-// keptBill returns the kept bill of the account for the same days.
+// keptBill returns the cached bill of the account for the same days.
 func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 	keeper := p.scan.cloud.options.Bills
 	if keeper == nil {
@@ -82,7 +82,7 @@ func (p *place) keptBill(start, end time.Time) (accountBill, bool) {
 	}, true
 }
 
-// keep keeps an answer for the rest of the day.
+// keep caches a response for the rest of the day.
 func (p *place) keep(b accountBill) {
 	keeper := p.scan.cloud.options.Bills
 	if keeper == nil {
@@ -100,8 +100,8 @@ func (p *place) keep(b accountBill) {
 	}
 }
 
-// billedCosts asks Cost Explorer for the bill of the account itself, linked accounts left out, so
-// that several accounts add up. It asks once a day if answers are kept.
+// billedCosts queries the bill of the account itself, without linked accounts, so that several
+// accounts can be summed. It queries once a day if responses are cached.
 func (p *place) billedCosts(ctx context.Context) {
 	end := p.now().Truncate(24 * time.Hour)
 	bill := accountBill{
@@ -176,10 +176,9 @@ func (b *accountBill) add(results []types.ResultByTime) error {
 	return nil
 }
 
-// sharedCommitments notes where the bill shows commitments that no list does: an
-// organization shares its plans and reservations with all accounts, and shows them to the
-// account that bought them only. Reserved instances may be in a region that is not read,
-// so they are looked for only where all are.
+// sharedCommitments notes commitments on the bill that no list contains: an organization shares
+// plans and reservations with all accounts, but lists them only in the purchasing account. Reserved
+// instances may be in an unscanned region, so they are compared only if all regions were read.
 func (s *scan) sharedCommitments() {
 	planSeen, reservedSeen := s.planSeen, !s.cloud.all
 	for _, r := range s.resources {
@@ -190,7 +189,7 @@ func (s *scan) sharedCommitments() {
 		what := ""
 		switch {
 		case !s.commitments:
-			return // said already
+			return // already noted
 		case b.planned && !planSeen:
 			what = "savings plans"
 		case b.reserved && !reservedSeen:
@@ -205,8 +204,8 @@ func (s *scan) sharedCommitments() {
 	}
 }
 
-// total adds up the bills of accounts; nil if none is known. Each service is rounded once, so that
-// the total is the sum of its parts.
+// total sums the bills of accounts; nil if none is known. Each service is rounded once, so that the
+// total equals the sum of its parts.
 func (s *scan) total(accounts int) (*round.Billed, error) {
 	if len(s.billed) == 0 {
 		return nil, nil
@@ -225,7 +224,7 @@ func (s *scan) total(accounts int) (*round.Billed, error) {
 		}
 	}
 	if len(sums) == 0 {
-		return nil, nil // nothing was said, which is not that nothing was billed
+		return nil, nil // no data, which is not a bill of zero
 	}
 	for service, v := range sums {
 		cost, err := roundToNano(v)
@@ -250,7 +249,7 @@ var decimal = lazyregexp.New(`^-?\d{1,400}(\.\d{1,400})?([eE][-+]?\d{1,2})?$`)
 
 var errNotDecimal = errors.New("not a decimal number")
 
-// parseDecimal reads a decimal of any length AWS prints, exactly.
+// parseDecimal parses a decimal of any length exactly.
 func parseDecimal(s string) (*big.Rat, error) {
 	if !decimal.MatchString(s) {
 		return nil, fmt.Errorf("%q: %w", oneLine(s), errNotDecimal)

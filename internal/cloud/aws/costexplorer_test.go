@@ -14,7 +14,7 @@ func (b *oneBill) Bill(string) []byte { return *b }
 
 func (b *oneBill) KeepBill(_ string, doc []byte) error { *b = doc; return nil }
 
-// TestKeptBills: a bill is kept whole, to the last digit.
+// TestKeptBills checks that a cached bill is unchanged to the last digit.
 func TestKeptBills(t *testing.T) {
 	exact, _ := new(big.Rat).SetString("12.345678901234567890123")
 	day := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// makes are the calls that make a resource, by its kind, as CloudTrail names them.
+// makes lists the calls that create a resource, by kind, as named in CloudTrail.
 var makes = map[inventory.Kind][]string{
 	inventory.KindInstance:         {"RunInstances"},
 	inventory.KindVolume:           {"CreateVolume", "RunInstances"},
@@ -28,13 +28,12 @@ var makes = map[inventory.Kind][]string{
 	inventory.KindAutoScalingGroup: {"CreateAutoScalingGroup"},
 }
 
-// trailPages bounds how far back the events of one resource are read, in pages of 50. The
-// newest come first, and events are kept for 90 days.
+// trailPages bounds the events read for one resource, in pages of 50, newest first; events are kept
+// for 90 days.
 const trailPages = 4
 
-// Creator returns the person who made a resource, by the events of the last 90 days; empty
-// where there is no such event any more, or where no person but a service, a machine or
-// the account itself made it.
+// Creator returns the person who created a resource, from the events of the last 90 days; empty
+// without such an event, or if the creator was a service, a machine or the account itself.
 func (a *Actions) Creator(ctx context.Context, r *inventory.Resource) (string, error) {
 	if makes[r.Kind] == nil {
 		return "", nil
@@ -82,9 +81,9 @@ type eventIdentity struct {
 	} `json:"sessionContext"`
 }
 
-// personOf returns the person of an event. The name of a role's session is the caller's to
-// choose: it counts where the sign-in of people sets it, or where it is a mail address.
-// Services and machines call as roles, too, but they do not read messages.
+// personOf returns the person of an event. A role session's name is chosen by its caller: it is
+// used if the sign-in of people sets it, or if it is a mail address. Roles of services and machines
+// are no people.
 func personOf(event string) string {
 	var e struct {
 		Identity eventIdentity `json:"userIdentity"`

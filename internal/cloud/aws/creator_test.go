@@ -28,7 +28,7 @@ const (
 	owner   = `{"type":"Root","arn":"arn:aws:iam::123456789012:root"}`
 )
 
-// TestCreator asks a stand-in for CloudTrail, page by page.
+// TestCreator queries a fake CloudTrail page by page.
 func TestCreator(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

@@ -88,8 +88,8 @@ func (p *place) snapshots(ctx context.Context) {
 	p.failed(ctx, "ec2:DescribeSnapshots", err)
 }
 
-// snapshotLocks reads the locks of snapshots: EC2 deletes no snapshot before its lock expires,
-// whatever its mode (Amazon EBS User Guide, "Amazon EBS snapshot lock").
+// snapshotLocks reads the locks of snapshots: EC2 does not delete a snapshot before its lock
+// expires, in any mode (Amazon EBS User Guide, "Amazon EBS snapshot lock").
 func (p *place) snapshotLocks(ctx context.Context) {
 	locked := map[string]bool{}
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -113,7 +113,7 @@ func (p *place) snapshotLocks(ctx context.Context) {
 	}
 }
 
-// lockOf reports whether a lock keeps a snapshot.
+// lockOf reports whether a snapshot is locked.
 func (s *scan) lockOf(r *inventory.Resource) inventory.Fact[bool] {
 	for _, p := range s.places {
 		if p.account.id == r.Account && p.region == r.Region && p.locked != nil {
@@ -128,7 +128,7 @@ var snapshotStates = map[types.SnapshotState]inventory.State{
 	types.SnapshotStateCompleted:  inventory.StateAvailable,
 	types.SnapshotStateError:      inventory.StateFailed,
 	types.SnapshotStateRecovering: inventory.StatePending,
-	// In the recycle bin: it still costs and is on its way out.
+	// In the recycle bin: still charged, but to be deleted.
 	types.SnapshotStateRecoverable: inventory.StateDeleting,
 }
 

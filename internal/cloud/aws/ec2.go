@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// The largest pages that the calls give.
+// The maximum page sizes of the calls.
 const (
 	instancesPage = 1000
 	volumesPage   = 500
@@ -24,7 +24,7 @@ const (
 	routesPage    = 100
 )
 
-// groupTag is the tag by which EC2 names the Auto Scaling group of a machine.
+// groupTag is the tag with the name of a machine's Auto Scaling group.
 const groupTag = "aws:autoscaling:groupName"
 
 func (p *place) instances(ctx context.Context) {
@@ -45,8 +45,7 @@ func (p *place) instances(ctx context.Context) {
 	}
 }
 
-// eachInstance visits the machines that a filter lets through, but for those that are
-// terminated; no filter is all.
+// eachInstance visits the matching machines that are not terminated; no filter matches all.
 func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{
@@ -70,8 +69,7 @@ func (p *place) eachInstance(ctx context.Context, filters []types.Filter, visit 
 	})
 }
 
-// ended notes a machine that is terminated, which EC2 lists for about an hour, if it says
-// when that was.
+// ended records a terminated machine, which EC2 lists for about an hour, if its end is known.
 func (p *place) ended(i types.Instance) {
 	r := p.instance(i)
 	r.Cloud = cloudName
@@ -83,8 +81,8 @@ func (p *place) ended(i types.Instance) {
 	p.scan.ended = append(p.scan.ended, r)
 }
 
-// nameHost notes the private name of a machine. Networks with the same addresses have the
-// same names: a name of several machines is none's.
+// nameHost records the private name of a machine. Networks with equal addresses have equal names: a
+// name of several machines identifies none.
 func (p *place) nameHost(host, id string) {
 	if host == "" {
 		return
@@ -95,7 +93,7 @@ func (p *place) nameHost(host, id string) {
 	p.hosts[host] = id
 }
 
-// instance maps a machine. Its protection is not read: that takes a call for each.
+// instance converts a machine. Its protection is not read, which would take a call per machine.
 func (p *place) instance(i types.Instance) *inventory.Resource {
 	r := p.resource(inventory.KindInstance, awssdk.ToString(i.InstanceId))
 	r.Type = string(i.InstanceType)
@@ -136,12 +134,12 @@ func (p *place) instance(i types.Instance) *inventory.Resource {
 	return r
 }
 
-// amazonOwner owns the public addresses that EC2 lends machines while they run.
+// amazonOwner owns the public addresses that EC2 assigns to running machines.
 const amazonOwner = "amazon"
 
-// lentAddresses counts the public IPv4 addresses of a machine that its account does not hold:
-// an address that an account holds, also one of its own pool, has the account as its owner
-// (EC2 API, InstanceNetworkInterfaceAssociation).
+// lentAddresses counts the public IPv4 addresses of a machine that its account does not own:
+// addresses of the account, also from its own pool, have the account as owner (EC2 API,
+// InstanceNetworkInterfaceAssociation).
 func lentAddresses(i types.Instance) (n int64) {
 	lent := func(a *types.InstanceNetworkInterfaceAssociation) {
 		if a != nil && awssdk.ToString(a.PublicIp) != "" && awssdk.ToString(a.IpOwnerId) == amazonOwner {
@@ -159,7 +157,7 @@ func lentAddresses(i types.Instance) (n int64) {
 	return n
 }
 
-// spotted maps a machine, and notes of which spot request it is.
+// spotted converts a machine, and records its spot request.
 func (p *place) spotted(i types.Instance, requests map[string]*inventory.Instance) *inventory.Resource {
 	r := p.instance(i)
 	if id := awssdk.ToString(i.SpotInstanceRequestId); id != "" &&
@@ -169,9 +167,8 @@ func (p *place) spotted(i types.Instance, requests map[string]*inventory.Instanc
 	return r
 }
 
-// aliases are the names of a machine in metrics besides its id: its private DNS name and
-// the host name in front, its private address, and its name as a Kubernetes node's
-// provider.
+// aliases returns the names of a machine in metrics besides its ID: its private DNS name and its
+// host part, its private address, and its provider ID as a Kubernetes node.
 func aliases(i types.Instance) []string {
 	dns, address := awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.PrivateIpAddress)
 	host, _, _ := strings.Cut(dns, ".")
@@ -192,8 +189,8 @@ var instanceStates = map[types.InstanceStateName]inventory.State{
 	types.InstanceStateNameStopped:      inventory.StateStopped,
 }
 
-// market returns the purchase option of a machine. EC2 gives no lifecycle for on-demand machines;
-// one it gives and that is not known here is unknown.
+// market returns the purchase option of a machine. EC2 has no lifecycle for on-demand machines; an
+// unfamiliar lifecycle is unknown.
 func market(i types.Instance) inventory.Market {
 	if i.Placement != nil && i.Placement.Tenancy == types.TenancyHost {
 		return inventory.DedicatedHost
@@ -223,8 +220,7 @@ var platforms = map[string]string{
 }
 
 // platformOf returns the platform of a machine. EC2 always gives details; other implementations of
-// its API may leave them out, and then a machine that is not Windows by its other attribute is
-// assumed to be Linux.
+// the API may omit them, and then a machine not marked as Windows is assumed to be Linux.
 func platformOf(i types.Instance) (name string, assumed bool) {
 	switch details := awssdk.ToString(i.PlatformDetails); {
 	case details != "":
@@ -235,9 +231,8 @@ func platformOf(i types.Instance) (name string, assumed bool) {
 	return inventory.LinuxPlatform, true
 }
 
-// platform returns a short name of a platform; empty stays empty, which is unknown.
-// Reservations from before VPCs say that they are for one, which machines never do (EC2 API,
-// ReservedInstances, ProductDescription).
+// platform returns the short name of a platform; empty means unknown. Old reservations say that
+// they are for a VPC, which machines never do (EC2 API, ReservedInstances, ProductDescription).
 func platform(details string) string {
 	details = strings.TrimSpace(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(details)), "(amazon vpc)"))
 	if p := platforms[details]; p != "" {
@@ -254,12 +249,11 @@ func tenancy(t string) string {
 	return t
 }
 
-// transition is when a machine changed its state, as in
-// "User initiated (2024-01-02 03:04:05 GMT)".
+// transition matches the time of a state transition, as in "User initiated (2024-01-02 03:04:05
+// GMT)".
 var transition = lazyregexp.New(`\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)`)
 
-// transitionTime returns the time in a state transition reason; zero when there is
-// none.
+// transitionTime returns the time in a state transition reason, or zero.
 func transitionTime(reason string) time.Time {
 	m := transition.FindStringSubmatch(reason)
 	if m == nil {
@@ -328,7 +322,7 @@ func (p *place) image(i types.Image) *inventory.Resource {
 	return r
 }
 
-// stamp reads a time that an answer holds as text; zero when it is none.
+// stamp parses a time in a response, or returns zero.
 func stamp(s string) time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700"} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -374,16 +368,16 @@ func (p *place) addresses(ctx context.Context) {
 	}
 }
 
-// The pools of addresses that Amazon provides: amazonPool one by one, pools of IPAM in
-// contiguous blocks, where they were not brought along.
+// Pools of addresses provided by Amazon: amazonPool for single ones, IPAM pools for contiguous
+// blocks that were not brought along.
 const (
 	amazonPool = "amazon"
 	ipamPool   = "ipam-pool-"
 )
 
-// ownPool reports whether an address is of a pool of the account's own, brought along or on
-// an Outpost: it costs nothing, and nothing is saved by releasing it. (Amazon VPC pricing,
-// "Public IPv4 address".) Pools of IPAM may hold either kind.
+// ownPool reports whether an address is from a pool of the account's own, brought along or on an
+// Outpost: it is free, and releasing it saves nothing. (Amazon VPC pricing, "Public IPv4 address".)
+// IPAM pools may hold either kind.
 func ownPool(a types.Address) bool {
 	pool := awssdk.ToString(a.PublicIpv4Pool)
 	return (pool != "" && pool != amazonPool && !strings.HasPrefix(pool, ipamPool)) ||
@@ -433,8 +427,8 @@ func (p *place) natGateways(ctx context.Context) {
 	}
 }
 
-// natRoutes counts the route tables that send traffic to each NAT gateway, and says
-// whether all could be read.
+// natRoutes counts the route tables with a route to each NAT gateway, and reports whether all could
+// be read.
 func (p *place) natRoutes(ctx context.Context) (routes map[string]int, readable bool) {
 	routes = map[string]int{}
 	err := pages(ctx, func(token *string) (*string, error) {

@@ -87,14 +87,14 @@ func (p *place) repository(ctx context.Context, repo types.Repository) *inventor
 	return r
 }
 
-// imageSum adds up a repository's images. Layers that images share are stored once and
-// counted in each, so the bytes are an upper bound.
+// imageSum sums a repository's images. Layers shared by images are stored once but counted in each,
+// so the bytes are an upper bound.
 type imageSum struct {
 	images, untagged, unpulled                int
 	bytes, untaggedBytes, unpulledBytes       int64
 	unsized, untaggedUnsized, unpulledUnsized bool
 	digests                                   []string // of images without a tag
-	// lists: some image is a list of others, which are untagged and in use.
+	// lists is true if some image is an index of other images, which are untagged but in use.
 	lists bool
 }
 
@@ -104,7 +104,7 @@ func (s *imageSum) add(i types.ImageDetail, now time.Time) {
 	sized := i.ImageSizeInBytes != nil
 	media := awssdk.ToString(i.ImageManifestMediaType)
 	if strings.Contains(media, "image.index") || strings.Contains(media, "manifest.list") {
-		s.lists = true // its size is that of the largest image in it, which is counted itself
+		s.lists = true // its size is that of its largest image, which is counted separately
 	} else {
 		s.bytes += size
 		s.unsized = s.unsized || !sized
@@ -135,7 +135,7 @@ func (s *imageSum) fill(d *inventory.Repository) {
 		d.UnpulledBytes = inventory.Known(s.unpulledBytes)
 	}
 	if s.lists {
-		return // which untagged images a list needs is not known without reading it
+		return // the untagged images of an index are unknown without reading it
 	}
 	slices.Sort(s.digests)
 	d.UntaggedImages, d.UntaggedDigests = s.untagged, s.digests

@@ -49,8 +49,7 @@ func (p *place) elasticFileSystem(f types.FileSystemDescription) *inventory.Reso
 	return r
 }
 
-// efsSizes returns bytes by storage class. File systems of one zone have classes, and
-// prices, of their own.
+// efsSizes returns bytes by storage class. One-zone file systems have their own classes and prices.
 func efsSizes(s types.FileSystemSize, oneZone bool) map[string]int64 {
 	standard, infrequent, archive := "STANDARD", "IA", "ARCHIVE"
 	if oneZone {

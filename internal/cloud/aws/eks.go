@@ -44,16 +44,16 @@ func (p *place) clusters(ctx context.Context) {
 	})
 }
 
-// standardEnds is when EKS ends the standard support of a minor version of Kubernetes 1
-// (Amazon EKS User Guide, "Amazon EKS Kubernetes release calendar"). A version before the
-// first is past it; of one after the last nothing is known.
+// standardEnds is when EKS ends the standard support of a minor version of Kubernetes 1 (Amazon EKS
+// User Guide, "Amazon EKS Kubernetes release calendar"). Earlier versions are past it; later
+// versions are unknown.
 var standardEnds = map[int]string{
 	23: "2023-10-11", 24: "2024-01-31", 25: "2024-05-01", 26: "2024-06-11", 27: "2024-07-24", 28: "2024-11-26",
 	29: "2025-03-23", 30: "2025-07-23", 31: "2025-11-26", 32: "2026-03-23", 33: "2026-07-29",
 }
 
-// extendedSince is when extended support of a cluster's version began; zero where it has
-// not. A cluster that is upgraded by itself never comes to it.
+// extendedSince returns the start of extended support of a cluster's version; zero before. A
+// cluster that is upgraded automatically never enters it.
 func extendedSince(c *types.Cluster, now time.Time) time.Time {
 	var minor int
 	if n, err := fmt.Sscanf(awssdk.ToString(c.Version), "1.%d", &minor); n != 1 || err != nil ||

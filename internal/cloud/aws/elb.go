@@ -15,10 +15,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// Bounds of the load balancing calls.
+// Limits of the load balancing calls.
 const (
 	balancersPage = 400
-	tagsPerCall   = 20 // resources whose tags one call gives
+	tagsPerCall   = 20 // resources per call for tags
 	classicType   = "classic"
 )
 
@@ -73,7 +73,7 @@ func (p *place) loadBalancers(ctx context.Context) {
 	}
 }
 
-// targets are the targets of a load balancer.
+// targets holds the targets of a load balancer.
 type targets struct {
 	all, healthy int
 	unknown      bool // the health of a group could not be read
@@ -134,7 +134,7 @@ func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 				}
 				switch h.TargetHealth.State {
 				case types.TargetHealthStateEnumHealthy, types.TargetHealthStateEnumUnavailable:
-					t.healthy++ // unavailable: without health checks a target may be healthy
+					t.healthy++ // "unavailable": without health checks a target may be healthy
 				}
 			}
 		}
@@ -142,8 +142,7 @@ func (p *place) targets(ctx context.Context) (map[string]*targets, bool) {
 	return byBalancer, ctx.Err() == nil
 }
 
-// balancerTags reads the tags of load balancers by ARN; those that cannot be read are
-// absent.
+// balancerTags reads the tags of load balancers by ARN; unreadable ones are absent.
 func (p *place) balancerTags(ctx context.Context, arns []string) map[string]map[string]string {
 	tags := map[string]map[string]string{}
 	for chunk := range slices.Chunk(arns, tagsPerCall) {
@@ -200,7 +199,7 @@ func (p *place) classicLoadBalancers(ctx context.Context) {
 			healthy := 0
 			for _, s := range out.InstanceStates {
 				if awssdk.ToString(s.State) != "OutOfService" {
-					healthy++ // "Unknown" is not known to be out of service
+					healthy++ // "Unknown" targets may be in service
 				}
 			}
 			d.HealthyTargets = inventory.Known(healthy)

@@ -13,14 +13,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// replicas is how many machines the one variant of an endpoint has.
+// replicas is the number of machines of an endpoint with one variant.
 type replicas struct {
 	Variant string `json:"variant"`
 	Count   int32  `json:"count"`
 }
 
-// replicasNow reads an endpoint and the machines behind it. It refuses an endpoint of
-// several variants, because the request names none, and one without machines.
+// replicasNow reads an endpoint and its machines. It refuses an endpoint with several variants,
+// because the request names none, and one without machines.
 func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.DescribeEndpointOutput, now replicas,
 	wanted int32, err error) {
 	if _, err = s.endpointNow(ctx, name); err != nil {
@@ -48,7 +48,7 @@ func (s *site) replicasNow(ctx context.Context, name string) (out *sagemaker.Des
 	return out, now, wanted, nil
 }
 
-// serves refuses an endpoint that is not in service: SageMaker changes no other.
+// serves refuses an endpoint that is not in service, which SageMaker cannot change.
 func serves(name string, status types.EndpointStatus) error {
 	if err := settled(name, status); err != nil {
 		return err
@@ -59,7 +59,7 @@ func serves(name string, status types.EndpointStatus) error {
 	return nil
 }
 
-// planEndpointScale leaves an endpoint fewer machines, and at least one.
+// planEndpointScale reduces the machines of an endpoint to at least one.
 func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	out, now, wanted, err := s.replicasNow(ctx, r.ID)
 	if err != nil {
@@ -88,7 +88,7 @@ func planEndpointScale(ctx context.Context, s *site, r *inventory.Resource, do p
 	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
 }
 
-// replicating reads a task's endpoint, and what it is to become.
+// replicating reads a task's endpoint and its target size.
 func (s *site) replicating(ctx context.Context, t action.Task) (out *sagemaker.DescribeEndpointOutput, now, want,
 	was replicas, wanted int32, err error) {
 	if want, err = decoded[replicas](t, t.Step.Params); err != nil {
@@ -153,7 +153,7 @@ func lookEndpointScale(ctx context.Context, s *site, t action.Task) (action.Prog
 	return action.InProgress, string(out.EndpointStatus), nil
 }
 
-// restoreEndpoint gives an endpoint as many machines as it had.
+// restoreEndpoint restores the former number of machines.
 func restoreEndpoint(ctx context.Context, s *site, t action.Task) error {
 	out, now, want, was, _, err := s.replicating(ctx, t)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// endpointFleet reads an endpoint with one variant. SageMaker chooses which of its machines end, and
-// drains them. Only an endpoint of inference components could have none.
+// endpointFleet reads an endpoint with one variant. SageMaker chooses the machines to end and
+// drains them. Only endpoints of inference components could scale to zero.
 func (s *site) endpointFleet(ctx context.Context, ref inventory.Ref) (action.Fleet, error) {
 	e, err := s.endpointNow(ctx, ref.ID)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *site) endpointFleet(ctx context.Context, ref inventory.Ref) (action.Fle
 	return action.Fleet{Resource: r, Desired: int(wanted), Min: 1, Max: fleet.MaxReplicas, Drains: true}, nil
 }
 
-// planEndpointFleet returns the call that gives an endpoint the size that its demand needs.
+// planEndpointFleet returns the call that resizes an endpoint to its demand.
 func (s *site) planEndpointFleet(ctx context.Context, name string, now replicas, wanted int32,
 	do policy.Do) ([]action.Step, error) {
 	switch {
@@ -61,7 +61,7 @@ func (s *site) planEndpointFleet(ctx context.Context, name string, now replicas,
 	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
 }
 
-// soleEndpointWriter refuses an endpoint that Application Auto Scaling sizes.
+// soleEndpointWriter refuses an endpoint scaled by Application Auto Scaling.
 func (s *site) soleEndpointWriter(ctx context.Context, name string) error {
 	variants := "endpoint/" + name + "/variant/"
 	page := func(token *string) ([]scalingtypes.ScalableTarget, *string, error) {

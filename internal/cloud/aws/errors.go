@@ -21,7 +21,7 @@ type RegionError struct {
 	Region string
 	// Reason describes the error.
 	Reason string
-	// Known are the regions that would do; nil when they could not be listed.
+	// Known lists valid regions; nil if they could not be listed.
 	Known []string
 }
 
@@ -37,11 +37,10 @@ func (e *RegionError) Error() string {
 	return s
 }
 
-// errRepeated is a list whose pages come round again; it cannot be read to its end.
+// errRepeated is returned for a list with repeating pages, which cannot be read completely.
 var errRepeated = errors.New("the list repeats a page")
 
-// kinds of provider errors, by the code of the answer. Services spell the same
-// thing in many ways.
+// errorKinds maps response codes to kinds of errors. Services use many names for the same kind.
 var errorKinds = map[string]error{
 	"AccessDenied": inventory.ErrDenied, "AccessDeniedException": inventory.ErrDenied,
 	"UnauthorizedOperation": inventory.ErrDenied,
@@ -75,8 +74,7 @@ var errorKinds = map[string]error{
 	"EC2ThrottledException":   inventory.ErrThrottled, "TransactionInProgressException": inventory.ErrThrottled,
 }
 
-// code returns the code that the service gave its error, "" when the answer was not
-// the service's own.
+// code returns the service's error code, or "" if the response was not the service's own.
 func code(err error) string {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -85,7 +83,7 @@ func code(err error) string {
 	return ""
 }
 
-// is reports whether the service answered with one of these codes.
+// is reports whether the service responded with one of these codes.
 func is(err error, codes ...string) bool {
 	got := code(err)
 	for _, c := range codes {
@@ -96,9 +94,8 @@ func is(err error, codes ...string) bool {
 	return false
 }
 
-// kindOf sorts an error into the inventory's vocabulary: ErrDenied,
-// ErrUnauthenticated, ErrThrottled, or, for anything else that kept the answer
-// away, ErrUnavailable.
+// kindOf classifies an error as ErrDenied, ErrUnauthenticated, ErrThrottled or, for any other
+// missing response, ErrUnavailable.
 func kindOf(err error) error {
 	if k := errorKinds[code(err)]; k != nil {
 		return k
@@ -114,7 +111,7 @@ func kindOf(err error) error {
 	return inventory.ErrUnavailable
 }
 
-// statusOf returns the HTTP status of an answer, 0 when there was none.
+// statusOf returns the HTTP status of a response, 0 without one.
 func statusOf(err error) int {
 	var answer *smithyhttp.ResponseError
 	if errors.As(err, &answer) {
@@ -123,11 +120,11 @@ func statusOf(err error) int {
 	return 0
 }
 
-// canceled reports whether the caller gave up. A call whose own context ended while the caller
-// still waits was not answered, whatever its error says.
+// canceled reports whether the caller canceled. A call that timed out while the caller still waits
+// counts as unanswered.
 func canceled(ctx context.Context) bool { return ctx.Err() != nil }
 
-// maxReason is how long the provider's words may get in a blind spot.
+// maxReason is the maximum length of a provider's message in a blind spot.
 const maxReason = 200
 
 // reason returns the reason of a failed call in one line: the code with the service's message, or
@@ -157,14 +154,14 @@ func reason(err error) (code, detail string) {
 	return "Unavailable", oneLine(innermost(err).Error())
 }
 
-// notTheService reports whether an error came back in a form that the service does not
-// speak, such as an HTML page of something in between.
+// notTheService reports whether an error came in a format that the service does not use, such as an
+// HTML page of a proxy.
 func notTheService(err error) bool {
 	var bad *smithy.DeserializationError
 	return errors.As(err, &bad) || is(err, "UnknownError", "")
 }
 
-// innermost follows an error to its cause.
+// innermost returns the root cause of an error.
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -175,7 +172,7 @@ func innermost(err error) error {
 	}
 }
 
-// innermostOf returns the error of a type that an error rests on.
+// innermostOf returns the innermost error of a type in a chain.
 func innermostOf[E error](err error) (found E) {
 	errors.As(err, &found)
 	return found
@@ -193,8 +190,8 @@ func oneLine(s string) string {
 	return s + "…"
 }
 
-// wrapped returns an error with the attempt, the kind of failure, and the provider's words in one
-// line.
+// wrapped returns an error with the attempted operation, the kind of failure, and the provider's
+// message in one line.
 func wrapped(attempt string, err error) error {
 	code, detail := reason(err)
 	if detail != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// apiError is a service's own error.
+// apiError is an error response of a service.
 type apiError struct{ code, message string }
 
 func (e *apiError) Error() string                 { return e.code + ": " + e.message }
@@ -23,7 +23,7 @@ func (e *apiError) ErrorCode() string             { return e.code }
 func (e *apiError) ErrorMessage() string          { return e.message }
 func (e *apiError) ErrorFault() smithy.ErrorFault { return smithy.FaultUnknown }
 
-// answered wraps an error in an HTTP answer, as the SDK does.
+// answered wraps an error in an HTTP response, like the SDK.
 func answered(status int, err error) error {
 	return fmt.Errorf("operation error: %w", &smithyhttp.ResponseError{
 		Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: err,

@@ -1,6 +1,6 @@
 package aws
 
-// Operations are the calls by which this package may read.
+// Operations are the read calls of this package.
 var Operations = operations
 
 // MetricsProtocol is the option of CloudWatch's clients.

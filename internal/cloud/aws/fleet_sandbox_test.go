@@ -14,7 +14,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// readFleet observes a fleet of synthetic machines and returns who answered.
+// readFleet observes a fleet of synthetic machines and returns the recording server.
 func readFleet(t testing.TB, f wire.Fleet, passthrough aws.Options) (*round.Observation, *wire.Server) {
 	t.Helper()
 	s := wire.NewFleet(f)
@@ -75,8 +75,8 @@ func TestReadsAllPagesOfAFleet(t *testing.T) {
 	}
 }
 
-// BenchmarkRecheckOfAFleet reads a hundred machines of ten thousand again.
-func BenchmarkRecheckOfAFleet(b *testing.B) {
+// BenchmarkRecheckFleet reads a hundred machines of ten thousand again.
+func BenchmarkRecheckFleet(b *testing.B) {
 	f := wire.Fleet{Machines: 10_000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(b, f)
 	var refs []inventory.Ref
@@ -113,7 +113,7 @@ type counted func()
 
 func (f counted) Add(string, usage.Signal, usage.Point) bool { f(); return true }
 
-// fleetCloud reads a fleet, and returns who answers.
+// fleetCloud returns a cloud with a fleet, and the recording server.
 func fleetCloud(t testing.TB, f wire.Fleet) (*aws.Cloud, *wire.Server) {
 	t.Helper()
 	s := wire.NewFleet(f)
@@ -133,9 +133,9 @@ func fleetCloud(t testing.TB, f wire.Fleet) (*aws.Cloud, *wire.Server) {
 	return c, s
 }
 
-// TestMeasuresMachineCompletelyOrNotAtAll fails one call among many: a machine of which a part could not
-// be read is not opened, and every other one is measured whole.
-func TestMeasuresMachineCompletelyOrNotAtAll(t *testing.T) {
+// TestMeasuresMachinesCompletely lets one of many calls fail: a machine with an unreadable
+// part is not opened, and all others are measured completely.
+func TestMeasuresMachinesCompletely(t *testing.T) {
 	f := wire.Fleet{Machines: 90, GPUs: 8, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(t, f)
 	listed, err := c.List(t.Context(), round.Query{Now: f.Now})
@@ -147,7 +147,7 @@ func TestMeasuresMachineCompletelyOrNotAtAll(t *testing.T) {
 	if _, err := c.Measure(t.Context(), listed.Resources, iv, whole.open); err != nil {
 		t.Fatal(err)
 	}
-	each := 120 * (2 + 8*4) // two signals of the machine and four of each GPU, by the minute
+	each := 120 * (2 + 8*4) // per minute two signals of the machine and four of each GPU
 	for ref, n := range whole {
 		if n != each {
 			t.Fatalf("%s has %d points, want %d", ref, n, each)
@@ -179,9 +179,9 @@ func TestMeasuresMachineCompletelyOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestMeasuresWithoutAList: whose the credentials are is asked once, and an account that they
-// do not reach is a blind spot.
-func TestMeasuresWithoutAList(t *testing.T) {
+// TestMeasuresWithoutList checks that the credentials are identified once, and that an account
+// that they cannot reach is a blind spot.
+func TestMeasuresWithoutList(t *testing.T) {
 	f := wire.Fleet{Machines: 1, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(t, f)
 	own := inventory.Resource{
@@ -209,8 +209,8 @@ func TestMeasuresWithoutAList(t *testing.T) {
 	}
 }
 
-// BenchmarkMeasureOfAFleet reads half a day of a thousand machines by the minute.
-func BenchmarkMeasureOfAFleet(b *testing.B) {
+// BenchmarkMeasureFleet reads half a day of a thousand machines by the minute.
+func BenchmarkMeasureFleet(b *testing.B) {
 	f := wire.Fleet{Machines: 1000, Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	c, s := fleetCloud(b, f)
 	listed, err := c.List(b.Context(), round.Query{Now: f.Now})
@@ -246,8 +246,8 @@ func BenchmarkMeasureOfAFleet(b *testing.B) {
 	}
 }
 
-// BenchmarkCallsOfAFleet reports the calls that a scan of n GPU machines makes.
-func BenchmarkCallsOfAFleet(b *testing.B) {
+// BenchmarkFleetCalls reports the calls that a scan of n GPU machines makes.
+func BenchmarkFleetCalls(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			var s *wire.Server

@@ -33,8 +33,8 @@ func (a *Actions) Fleet(ctx context.Context, ref inventory.Ref) (action.Fleet, e
 	return action.Fleet{}, refusal("no-such-verb", "the size of a fleet of kind %s is not set", ref.Kind)
 }
 
-// groupFleet reads an Auto Scaling group. Where a machine cannot be read, its addresses are unknown, so
-// that nothing shows that it is drained.
+// groupFleet reads an Auto Scaling group. If a machine cannot be read, its addresses are unknown,
+// so that it never counts as drained.
 func (s *site) groupFleet(ctx context.Context, ref inventory.Ref) (action.Fleet, error) {
 	g, err := s.groupNow(ctx, ref.ID)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *site) groupFleet(ctx context.Context, ref inventory.Ref) (action.Fleet,
 			Serving: i.LifecycleState == types.LifecycleStateInService && awssdk.ToString(i.HealthStatus) == "Healthy",
 		})
 	}
-	if r.Type == "" { // no machine shows it
+	if r.Type == "" { // no machine reveals it
 		if r.Type, err = s.launchType(ctx, g); err != nil {
 			return action.Fleet{}, err
 		}
@@ -102,15 +102,14 @@ func uncounted(name string) error {
 		"the number of machines in the size of group %s is unknown: it counts by weights or by what they have", name)
 }
 
-// balanced reports whether a group is behind a load balancer, which it takes machines out of before it
-// ends them, and waits for their requests in flight ("Attach a load balancer to your Auto Scaling
-// group", Amazon EC2 Auto Scaling User Guide).
+// balanced reports whether a group is behind a load balancer, which drains machines before they end
+// ("Attach a load balancer to your Auto Scaling group", Amazon EC2 Auto Scaling User Guide).
 func balanced(g types.AutoScalingGroup) bool {
 	return len(g.TargetGroupARNs) > 0 || len(g.LoadBalancerNames) > 0
 }
 
-// planFleet returns the call that gives a fleet the size that its demand needs: larger as a whole, or
-// smaller by the drained machines that are named.
+// planFleet returns the call that resizes a fleet to its demand: larger as a whole, or smaller by
+// the given drained machines.
 func (s *site) planFleet(ctx context.Context, g types.AutoScalingGroup, do policy.Do) ([]action.Step, error) {
 	name, now := awssdk.ToString(g.AutoScalingGroupName), groupSizeOf(g)
 	want := groupParams{
@@ -144,7 +143,8 @@ func (s *site) planFleet(ctx context.Context, g types.AutoScalingGroup, do polic
 	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
 }
 
-// soleWriter refuses a fleet that something else sizes, or that may not start or end machines now.
+// soleWriter refuses a fleet that something else resizes, or that must not start or end machines
+// now.
 func (s *site) soleWriter(ctx context.Context, g types.AutoScalingGroup, want groupParams) error {
 	process := "Launch"
 	if len(want.End) > 0 {
@@ -170,7 +170,7 @@ func (s *site) soleWriter(ctx context.Context, g types.AutoScalingGroup, want gr
 	return unmanaged("group", want.Group, nil, tags)
 }
 
-// writers names the policies and the scheduled actions that set the size of a group.
+// writers lists the policies and scheduled actions that resize a group.
 func (s *site) writers(ctx context.Context, group string) ([]string, error) {
 	api := autoscalingClient(s.reading)
 	var out []string
@@ -208,8 +208,8 @@ func (s *site) writers(ctx context.Context, group string) ([]string, error) {
 	return out, err
 }
 
-// growFleet asks the group for more machines. Its minimum, which its owner may have changed meanwhile,
-// is not written.
+// growFleet raises the group's desired capacity. It does not write the minimum, which the owner may
+// have changed meanwhile.
 func (s *site) growFleet(ctx context.Context, g types.AutoScalingGroup, want groupParams, was groupSize) error {
 	switch now := groupSizeOf(g); {
 	case now.Desired == want.Desired:
@@ -227,7 +227,7 @@ func (s *site) growFleet(ctx context.Context, g types.AutoScalingGroup, want gro
 	return failed(fmt.Sprintf("ask group %s for %d machines", want.Group, want.Desired), err)
 }
 
-// demandDecides refuses to take the size of a fleet back.
+// demandDecides refuses to revert the size of a fleet.
 func demandDecides(name string) error {
 	return refusal("irrevocable", "the next readings of demand set the size of fleet %s: change min or max of its "+
 		"policy, or freeze", name)

@@ -20,7 +20,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// fleetOf makes a group of 2 machines that may have 6, and returns its reference and its group API.
+// fleetOf creates a group of 2 machines with a maximum of 6, and returns its reference and API.
 func fleetOf(t *testing.T, m *maker) (inventory.Ref, *autoscaling.Client) {
 	t.Helper()
 	ref := m.group(2)
@@ -39,7 +39,7 @@ func resizes(ref inventory.Ref, to int, ends ...string) policy.Do {
 	}
 }
 
-// planned returns the one call of an action on a fleet.
+// planned returns the single call of an action on a fleet.
 func planned(t *testing.T, a *aws.Actions, f action.Fleet, do policy.Do) (action.Task, error) {
 	t.Helper()
 	steps, err := a.Plan(t.Context(), f.Resource, do)
@@ -59,8 +59,8 @@ func mustFleet(t *testing.T, a *aws.Actions, ref inventory.Ref) action.Fleet {
 	return f
 }
 
-// TestTypeOfAnEmptyFleet reads the type of machines that a group without one would start.
-func TestTypeOfAnEmptyFleet(t *testing.T) {
+// TestTypeOfEmptyFleet checks the machine type that an empty group would start.
+func TestTypeOfEmptyFleet(t *testing.T) {
 	a := actingCloud(t).Actions()
 	m := &maker{TB: t}
 	config := scratch.Config(elsewhere)
@@ -127,7 +127,7 @@ func TestFleetGrowsAndShrinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second call is one whose answer was lost
+	for range 2 { // the second call follows a lost response
 		if _, err := a.Do(t.Context(), grow); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestFleetRefusals(t *testing.T) {
 			}
 			do := resizes(ref, tc.to, ids[:tc.ends]...)
 			var task action.Task
-			if tc.change != nil { // it was allowed before, and is asked again at the call
+			if tc.change != nil { // it was allowed at planning and is checked again at the call
 				var err error
 				if task, err = planned(t, a, f, do); err != nil {
 					t.Fatal(err)
@@ -242,8 +242,8 @@ func TestFleetRefusals(t *testing.T) {
 	}
 }
 
-// TestFleetOfAnotherSize changes the size between the plan and the call, as another process may.
-func TestFleetOfAnotherSize(t *testing.T) {
+// TestRefusesResizedFleet changes the size between plan and call, as another process may.
+func TestRefusesResizedFleet(t *testing.T) {
 	a := actingCloud(t).Actions()
 	m := &maker{TB: t}
 	ref, api := fleetOf(t, m)

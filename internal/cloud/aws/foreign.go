@@ -19,25 +19,22 @@ import (
 )
 
 const (
-	// attemptTimeout bounds one try of a call, its answer read to the end.
+	// attemptTimeout bounds one attempt of a call including its response.
 	attemptTimeout = 20 * time.Second
-	// secondLook is how long after the first answer that something is not there it is
-	// asked for again.
+	// secondLook is the delay before a resource reported missing is looked up again.
 	secondLook = time.Second
 )
 
-// foreignError is an answer that says it is well and is not the service's: an empty body,
-// or the page of something in between. The SDK would take it for an answer without
-// anything in it.
+// foreignError is returned for a successful response that is not from the service: an empty body,
+// or a page of a proxy. The SDK would read it as an empty result.
 type foreignError struct{ operation string }
 
 func (e *foreignError) Error() string {
 	return "the answer to " + e.operation + " is not the service's"
 }
 
-// slowError is a try that was given up. The SDK tries again what says that it timed out. It
-// does not wrap what the try returned: that its context was canceled, which would read as if
-// the caller had given up.
+// slowError is returned for an attempt that timed out, which the SDK retries. It does not wrap the
+// attempt's error, because a canceled context would look as if the caller had canceled.
 type slowError struct {
 	operation string
 	after     time.Duration
@@ -50,8 +47,8 @@ func (*slowError) Timeout() bool         { return true }
 func (*slowError) RetryableError() bool  { return true }
 func (*slowError) ConnectionError() bool { return true }
 
-// attempted makes one try of a call, which is given up when its answer takes too long. The
-// content of an object is read afterwards, and may take as long as it goes on.
+// attempted makes one attempt of a call with a time limit. The content of an object is read
+// afterwards, and may take as long as data keeps arriving.
 func attempted(ctx context.Context, timeout time.Duration, in middleware.FinalizeInput,
 	next middleware.FinalizeHandler) (
 	out middleware.FinalizeOutput, meta middleware.Metadata, err error,
@@ -71,7 +68,7 @@ func attempted(ctx context.Context, timeout time.Duration, in middleware.Finaliz
 	return out, meta, err
 }
 
-// stream is the content of an object, each part of which has to come in time.
+// stream is the content of an object, with a time limit for each part.
 type stream struct {
 	io.ReadCloser
 	timer   *time.Timer
@@ -93,7 +90,7 @@ func (s *stream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// genuine refuses answers that are not the service's.
+// genuine refuses responses that are not from the service.
 func genuine(stack *middleware.Stack) error {
 	check := func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (
 		middleware.DeserializeOutput, middleware.Metadata, error,
@@ -121,11 +118,11 @@ type readCloser struct {
 	io.Closer
 }
 
-// opening is how many bytes of an answer tell which service sent it.
+// opening is the number of bytes of a response that identify its protocol.
 const opening = 1024
 
-// speaks reports whether an answer begins as the service's protocol has it. An answer to a
-// call that only reads is never empty; the protocols with forms always name the operation.
+// speaks reports whether a response begins like the service's protocol. Responses to read calls are
+// never empty; the query protocols always name the operation.
 func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Reader) bool {
 	text, err := body.Peek(opening)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -134,7 +131,7 @@ func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Re
 	kind := ""
 	if asked != nil {
 		kind = asked.Header.Get("Content-Type")
-		if asked.Method == "HEAD" || operation == "GetObject" { // it may hold anything
+		if asked.Method == "HEAD" || operation == "GetObject" { // any content is valid
 			return true
 		}
 	}
@@ -156,8 +153,7 @@ func speaks(service, operation string, asked *smithyhttp.Request, body *bufio.Re
 	return strings.HasPrefix(head, "{")
 }
 
-// root returns the name of the first element of an XML document; empty where there is
-// none.
+// root returns the name of the root element of an XML document, or "".
 func root(text string) string {
 	for {
 		_, rest, ok := strings.Cut(text, "<")
@@ -174,14 +170,14 @@ func root(text string) string {
 	}
 }
 
-// unclear is the error for an answer that lacks the resource requested by name: its state is
-// unknown, because the service has another answer for resources that do not exist.
+// unclear returns the error for a response without the resource requested by name: its state is
+// unknown, because the service responds differently for missing resources.
 func unclear(attempt string) error {
 	return fmt.Errorf("%s: %w: the answer does not hold it, and does not say that it is gone", attempt,
 		inventory.ErrUnavailable)
 }
 
-// twice asks again for a missing resource: only one that is missing twice is gone.
+// twice looks up a missing resource again: only one that is missing twice is gone.
 func twice[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	v, err := ask()
 	if !errors.Is(err, inventory.ErrNotFound) {

@@ -14,7 +14,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// TestDetectsAnswerProtocol holds the openings of answers against the protocols.
+// TestDetectsAnswerProtocol compares the beginnings of responses with the protocols.
 func TestDetectsAnswerProtocol(t *testing.T) {
 	const form, json = "application/x-www-form-urlencoded", "application/x-amz-json-1.1"
 	for _, tc := range []struct {
@@ -50,8 +50,8 @@ func TestDetectsAnswerProtocol(t *testing.T) {
 	}
 }
 
-// TestAttemptTimesOut: a service that accepts a call and never answers is given up, in words that
-// say so, and is asked again.
+// TestAttemptTimesOut checks that a call without a response times out with a clear error and is
+// retried.
 func TestAttemptTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

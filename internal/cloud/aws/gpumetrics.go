@@ -16,29 +16,29 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// agentNamespace is where the CloudWatch agent puts its metrics unless told otherwise.
+// agentNamespace is the default namespace of the CloudWatch agent.
 const agentNamespace = "CWAgent"
 
-// family is a set of GPU metrics that one collector publishes with the same dimensions.
-// Only the first is listed; the others are where it is, or nowhere.
+// family is a set of GPU metrics that a collector publishes with the same dimensions. Only the
+// first is listed; the others have the same dimensions or do not exist.
 type family struct {
-	namespace string // empty: any
+	namespace string // empty for any
 	metrics   []string
-	// cores is true if a device has a dimension set for each of its cores. The busiest one counts,
-	// where all are there: a core that is silent might work.
+	// cores is true if a device has a dimension set per core. The busiest core counts, if all are
+	// present: a missing core might be busy.
 	cores bool
 }
 
-// insights is where Container Insights with enhanced observability of EKS puts its metrics.
+// insights is the namespace of Container Insights with enhanced observability for EKS.
 const insights = "ContainerInsights"
 
-// insightsMeters are the metrics of a node's accelerators in Container Insights: percentages,
-// bytes and watts. Memory of Neuron devices is in parts, of which CloudWatch cannot tell which
-// belong together, and is left out.
+// insightsMeters are the metrics of a node's accelerators in Container Insights: percentages, bytes
+// and watts. Memory of Neuron devices is published in parts that CloudWatch cannot relate to a
+// device, and is left out.
 //
-// Source: Amazon CloudWatch user guide, "Amazon EKS and Kubernetes Container Insights with
-// enhanced observability metrics", "NVIDIA GPU metrics" and "AWS Neuron metrics for AWS Trainium
-// and AWS Inferentia".
+// Source: Amazon CloudWatch user guide, "Amazon EKS and Kubernetes Container Insights with enhanced
+// observability metrics", "NVIDIA GPU metrics" and "AWS Neuron metrics for AWS Trainium and AWS
+// Inferentia".
 var insightsMeters = map[string]usage.Signal{
 	"node_gpu_utilization":        usage.GPUUtil,
 	"node_gpu_memory_used":        usage.MemUsed,
@@ -55,7 +55,7 @@ func signalOf(name string) (signal usage.Signal, scale float64, ok bool) {
 	return usage.SignalOf(name)
 }
 
-// The families that tell how busy a GPU is, best first, and those that tell more.
+// Metric families with utilization, best first, and families with further metrics.
 var (
 	busyFamilies = []family{
 		{
@@ -85,13 +85,12 @@ var (
 	}
 )
 
-// maxSources bounds the dimension sets that are read for one GPU. There is more than
-// one where a collector puts something that changes, such as the power state, into the
-// dimensions.
+// maxSources bounds the dimension sets read for one GPU. There are several if a collector puts a
+// changing value, such as the power state, into a dimension.
 const maxSources = 8
 
-// gpuSources are the dimension sets of a machine's GPUs in one family, by GPU; the empty
-// name is a set that names the machine only.
+// gpuSources are the dimension sets of a machine's GPUs in one family, by GPU; the empty name
+// stands for a set that names only the machine.
 type gpuSources map[string][]metric
 
 // size returns the size of a machine type.
@@ -102,23 +101,22 @@ func (c *Cloud) size(machine string) inventory.Size {
 	return c.options.Size(machine)
 }
 
-// accelerators returns how many accelerators a machine type has.
+// accelerators returns the number of accelerators of a machine type.
 func (c *Cloud) accelerators(machine string) (gpus int, known bool) {
 	return c.size(machine).GPUs.Get()
 }
 
-// gpuMemory returns the memory of each of a machine type's accelerators in bytes.
+// gpuMemory returns the memory of one accelerator of a machine type in bytes.
 func (c *Cloud) gpuMemory(machine string) (bytes float64, known bool) {
 	n, known := c.size(machine).GPUMemory.Get()
 	return float64(n), known
 }
 
-// cores returns how many virtual CPUs a machine type has, 0 when unknown.
+// cores returns the number of virtual CPUs of a machine type, 0 if unknown.
 func (c *Cloud) cores(machine string) int { return int(c.size(machine).MilliCPUs.Or(0) / 1000) }
 
-// gpus adds the series of the GPUs of machines. If the metrics can be listed, only existing ones
-// are read, each GPU on its own; if not, the metrics of the agent for the machine as a whole are
-// tried.
+// gpus adds the series of the GPUs of machines. If metrics can be listed, only existing ones are
+// read, per GPU; otherwise the agent's metrics for the whole machine are tried.
 func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	byID := make(map[string]*inventory.Resource, len(machines))
 	for _, s := range machines {
@@ -152,8 +150,8 @@ func (m *meters) gpus(ctx context.Context, machines []*subject) {
 	}
 }
 
-// bestFamily returns the first family that has a machine's GPUs one by one, otherwise
-// the first that has the machine at all, and -1 when none has.
+// bestFamily returns the first family with metrics per GPU of a machine, otherwise the first with
+// any, or -1.
 func bestFamily(found []map[string]gpuSources, machine string) int {
 	whole := -1
 	for i, f := range found {
@@ -171,7 +169,7 @@ func bestFamily(found []map[string]gpuSources, machine string) int {
 	return whole
 }
 
-// discover lists which GPUs of which machines each family has.
+// discover lists the GPUs of machines in each family.
 func (m *meters) discover(ctx context.Context, families []family, machines map[string]*inventory.Resource) (
 	[]map[string]gpuSources, error) {
 	found := make([]map[string]gpuSources, len(families))
@@ -194,15 +192,15 @@ func (m *meters) discover(ctx context.Context, families []family, machines map[s
 		}
 		for _, sources := range found[i] {
 			if len(sources) > 1 {
-				delete(sources, "") // the same again, without saying whose
+				delete(sources, "") // a duplicate without the GPU
 			}
 		}
 	}
 	return found, nil
 }
 
-// measures reports whether a metric is a measurement of a GPU: utilization is none of a MIG
-// instance, of which collectors publish 0. The next family then tells of the instance.
+// measures reports whether a metric measures a GPU: utilization is not supported on MIG instances,
+// for which collectors publish 0. The next family then covers the instance.
 func measures(name, gpu string) bool {
 	if _, node := insightsMeters[name]; node {
 		return !strings.Contains(gpu, partOf)
@@ -217,14 +215,14 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 	for _, gpu := range slices.Sorted(maps.Keys(sources)) {
 		name := gpu
 		if gpu == "" && s.resource.Size.GPUs.Or(0) == 1 {
-			name = "0" // the machine's only one
+			name = "0" // the machine's only GPU
 		}
 		for _, x := range f.metrics {
 			signal, scale, ok := signalOf(x)
 			if !ok || (signal == usage.MemTotal && memoryKnown && !strings.Contains(gpu, partOf)) {
 				continue
 			}
-			if signal == usage.GREngine { // the family's only word of utilization
+			if signal == usage.GREngine { // the family's only utilization metric
 				signal, scale = usage.GPUUtil, 100*scale
 			}
 			metrics := make([]metric, len(sources[gpu]))
@@ -245,7 +243,7 @@ func (m *meters) gpuFamily(s *subject, f family, sources gpuSources) {
 	}
 }
 
-// dividedModels begin the names of GPUs that can be divided into MIG instances.
+// dividedModels are name prefixes of GPUs that support MIG.
 //
 // Source: NVIDIA Multi-Instance GPU user guide, "Supported GPUs".
 var dividedModels = []string{
@@ -259,12 +257,12 @@ func dividable(model string) bool {
 	})
 }
 
-// leastContext is less memory than any process with a CUDA context has.
+// leastContext is less than the memory of any process with a CUDA context, in bytes.
 const leastContext = 256 << 20
 
-// undivided adds the utilization of a GPU that may be divided, where the metrics do not say
-// whether it is. Utilization of a divided GPU is published as 0 whatever its instances do
-// (NVIDIA/dcgm-exporter, issues 216 and 430): 0 is a reading only while nothing holds memory.
+// undivided adds the utilization of a GPU that may be divided, if the metrics do not show whether
+// it is. A divided GPU is published with a utilization of 0 (NVIDIA/dcgm-exporter, issues 216 and
+// 430), so 0 counts only while no memory is in use.
 func (s *subject) undivided(gpu string, metrics []metric) {
 	x := measurement{gpu: gpu, signal: usage.GPUUtil}
 	for _, of := range metrics {
@@ -286,9 +284,8 @@ func (s *subject) undivided(gpu string, metrics []metric) {
 	s.series = append(s.series, x)
 }
 
-// Dimensions that name a machine and a GPU, in lower case, in the order in which they
-// are believed. The names are those of the CloudWatch agent, of dcgm-exporter and of
-// Container Insights.
+// Dimensions that name a machine and a GPU, in lower case, in order of precedence. The names are
+// those of the CloudWatch agent, dcgm-exporter and Container Insights.
 var (
 	machineDimensions = []string{"instanceid", "instance_id", "instance"}
 	hostDimensions    = []string{"hostname", "host", "nodename", "node"}
@@ -298,11 +295,11 @@ var (
 	partDimension = "gpu_i_id"
 )
 
-// partOf stands between a GPU and a MIG instance of it, in the name of the latter.
+// partOf separates a GPU and its MIG instance in the instance's name.
 const partOf = ":"
 
-// identifyGPU returns the machine and the GPU that a metric's dimensions name, empty
-// where they name none. A MIG instance is a GPU of its own.
+// identifyGPU returns the machine and GPU named by a metric's dimensions, or "". A MIG instance
+// counts as a GPU.
 func (p *place) identifyGPU(dimensions []types.Dimension) (machine, gpu string) {
 	values := make(map[string]string, len(dimensions))
 	for _, d := range dimensions {
@@ -334,7 +331,7 @@ func (p *place) identifyGPU(dimensions []types.Dimension) (machine, gpu string) 
 	return machine, gpu
 }
 
-// dims returns dimensions of names and values in turn.
+// dims returns dimensions from alternating names and values.
 func dims(pairs ...string) []types.Dimension {
 	out := make([]types.Dimension, 0, len(pairs)/2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -343,6 +340,5 @@ func dims(pairs ...string) []types.Dimension {
 	return out
 }
 
-// trainingHost is the name of a training job's machine in its metrics; they count from
-// one.
+// trainingHost returns the name of a training job's machine in its metrics, numbered from one.
 func trainingHost(job string, n int64) string { return job + "/algo-" + strconv.FormatInt(n+1, 10) }

@@ -17,15 +17,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// groupParams are the parameters that an Auto Scaling group changes to.
+// groupParams are the parameters of a change to an Auto Scaling group.
 type groupParams struct {
 	Group string `json:"group"`
 	groupSize
-	// End are the machines that end, and no others; empty: the group chooses.
+	// End lists the machines to end; empty lets the group choose.
 	End []string `json:"end,omitempty"`
 }
 
-// groupSize is how many machines a group wants, and the least that it may have.
+// groupSize is the desired capacity and the minimum of a group.
 type groupSize struct {
 	Desired int32 `json:"desired"`
 	Min     int32 `json:"min"`
@@ -35,7 +35,7 @@ func groupSizeOf(g types.AutoScalingGroup) groupSize {
 	return groupSize{Desired: awssdk.ToInt32(g.DesiredCapacity), Min: awssdk.ToInt32(g.MinSize)}
 }
 
-// groupNow reads a group; one that is not there is inventory.ErrNotFound.
+// groupNow reads a group; inventory.ErrNotFound if it does not exist.
 func (p *place) groupNow(ctx context.Context, name string) (types.AutoScalingGroup, error) {
 	return listed(ctx, "group "+name, func(token *string) ([]types.AutoScalingGroup, *string, error) {
 		out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
@@ -50,8 +50,8 @@ func (p *place) groupNow(ctx context.Context, name string) (types.AutoScalingGro
 	}, func(g types.AutoScalingGroup) bool { return awssdk.ToString(g.AutoScalingGroupName) == name })
 }
 
-// planGroup makes a group smaller: by the machines that are named, else to a size, and
-// then the group chooses which of its machines end.
+// planGroup shrinks a group by the given machines, or else to a size, for which the group chooses
+// the machines.
 func planGroup(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	g, err := s.groupNow(ctx, r.ID)
 	if err != nil {
@@ -66,7 +66,7 @@ func planGroup(ctx context.Context, s *site, r *inventory.Resource, do policy.Do
 	return s.planSize(ctx, g, do)
 }
 
-// planMember ends a machine through its group, which becomes one smaller.
+// planMember ends a machine through its group, whose size decreases by one.
 func planMember(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	i, err := s.machine(ctx, r.ID)
 	if err != nil {
@@ -116,9 +116,8 @@ func (s *site) planSize(ctx context.Context, g types.AutoScalingGroup, do policy
 	return []action.Step{{Name: stepScale, Params: encoded(want), Undo: encoded(now)}}, nil
 }
 
-// mayShrink refuses to make a group smaller that something else manages, or where a
-// machine might end that is protected or whose disks hold data. A question that gets no
-// answer refuses.
+// mayShrink refuses to shrink a group that something else manages, or if a machine might end that
+// is protected or has disks with data. An unanswered check refuses.
 func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want groupParams, do policy.Do) error {
 	var tags []ec2types.Tag
 	for _, t := range g.Tags {
@@ -156,8 +155,8 @@ func (s *site) mayShrink(ctx context.Context, g types.AutoScalingGroup, want gro
 	return s.mayLose(ctx, candidates, do)
 }
 
-// mayLose refuses where one of some machines of a group is protected against being
-// terminated, which a group does not heed, or has disks that end with it and hold data.
+// mayLose refuses if one of the given machines of a group has termination protection, which groups
+// ignore, or has disks with data that are deleted with it.
 func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 	out, err := ec2Client(s.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
 	if err != nil {
@@ -204,8 +203,8 @@ func (s *site) mayLose(ctx context.Context, ids []string, do policy.Do) error {
 	return nil
 }
 
-// sizing reads a task's group, and what it is to become. Another group under the same name
-// is refused, and so is another machine under that of a member.
+// sizing reads a task's group and its target. Another group or member under the same name is
+// refused.
 func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGroup, want groupParams, was groupSize,
 	err error) {
 	if want, err = decoded[groupParams](t, t.Step.Params); err != nil {
@@ -223,14 +222,14 @@ func (s *site) sizing(ctx context.Context, t action.Task) (g types.AutoScalingGr
 	i, err := s.machine(ctx, t.Ref.ID)
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
-		return g, want, was, nil // it has ended, and its group is there
+		return g, want, was, nil // the machine has ended, and its group exists
 	case err != nil:
 		return g, want, was, err
 	}
 	return g, want, was, identical(t, utc(i.LaunchTime))
 }
 
-// left are those of the machines to end that a group has in service.
+// left returns those of the machines to end that are still in service.
 func left(g types.AutoScalingGroup, want groupParams) []string {
 	var ids []string
 	for _, i := range g.Instances {
@@ -242,7 +241,7 @@ func left(g types.AutoScalingGroup, want groupParams) []string {
 	return ids
 }
 
-// isMember reports whether a machine is one of a group, in service or not.
+// isMember reports whether a machine belongs to a group, in service or not.
 func isMember(g types.AutoScalingGroup, id string) bool {
 	return slices.ContainsFunc(g.Instances, func(i types.Instance) bool { return awssdk.ToString(i.InstanceId) == id })
 }
@@ -310,8 +309,8 @@ func (s *site) resize(ctx context.Context, group string, to groupSize) error {
 	return failed("change the size of group "+group, err)
 }
 
-// lookGroup is complete once the group wants no more machines than it was to, and has no
-// more; of machines that were named, once EC2 says that they are terminated.
+// lookGroup is complete once the group's desired and actual size are at most the target; for named
+// machines, once EC2 reports them as terminated.
 func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	g, want, _, err := s.sizing(ctx, t)
 	if err != nil {
@@ -320,7 +319,7 @@ func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, st
 	if len(want.End) == 0 {
 		switch {
 		case t.Do.IsFleet() && groupSizeOf(g).Desired == want.Desired:
-			return action.Complete, "", nil // when its machines serve is for the next readings
+			return action.Complete, "", nil // whether its machines serve is left to later readings
 		case t.Do.IsFleet():
 			return action.NotDone, "", nil
 		case groupSizeOf(g).Desired > want.Desired:
@@ -339,7 +338,7 @@ func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, st
 		case errors.Is(err, inventory.ErrNotFound):
 		case err != nil:
 			return action.NotDone, "", err
-		case g.WarmPoolConfiguration != nil && !isMember(g, id): // it was put back into the warm pool
+		case g.WarmPoolConfiguration != nil && !isMember(g, id): // it was returned to the warm pool
 		case stateOf(i) != ec2types.InstanceStateNameTerminated:
 			return action.InProgress, string(stateOf(i)), nil
 		}
@@ -347,9 +346,9 @@ func lookGroup(ctx context.Context, s *site, t action.Task) (action.Progress, st
 	return action.Complete, "", nil
 }
 
-// restoreGroup gives a group back the size that it had; it launches other machines. After
-// machines that were named it grows by as many, and never past what it wanted before: other
-// machines of it may have ended, or been given back, meanwhile.
+// restoreGroup restores the size of a group, which launches other machines. After ending named
+// machines it grows by their number, up to the former desired capacity, because other machines may
+// have ended or been restored meanwhile.
 func restoreGroup(ctx context.Context, s *site, t action.Task) error {
 	g, want, was, err := s.sizing(ctx, t)
 	if err != nil {

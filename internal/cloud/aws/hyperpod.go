@@ -48,8 +48,8 @@ func (p *place) hyperPods(ctx context.Context) {
 	})
 }
 
-// hyperPodStates maps the states of clusters. The machines of a cluster that changes or could not
-// be changed go on running.
+// hyperPodStates maps the states of clusters. Machines keep running while a cluster updates or
+// after a failed update.
 var hyperPodStates = map[types.ClusterStatus]inventory.State{
 	types.ClusterStatusCreating:       inventory.StateRunning,
 	types.ClusterStatusDeleting:       inventory.StateDeleting,
@@ -60,7 +60,7 @@ var hyperPodStates = map[types.ClusterStatus]inventory.State{
 	types.ClusterStatusUpdating:       inventory.StateRunning,
 }
 
-// hyperPodGroups are the machines that a cluster has now, by group and type.
+// hyperPodGroups returns the current machines of a cluster, by group and type.
 func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGroup {
 	groups := []inventory.HyperPodGroup{}
 	for _, g := range out.InstanceGroups {
@@ -97,7 +97,7 @@ func hyperPodGroups(out *sagemaker.DescribeClusterOutput) []inventory.HyperPodGr
 	return groups
 }
 
-// additionalGiB is the size of the volume that each machine of a group has besides its root.
+// additionalGiB returns the size of each machine's additional volume.
 func additionalGiB(configs []types.ClusterInstanceStorageConfig) (gib int64) {
 	for _, c := range configs {
 		ebs, ok := c.(*types.ClusterInstanceStorageConfigMemberEbsVolumeConfig)
@@ -108,7 +108,7 @@ func additionalGiB(configs []types.ClusterInstanceStorageConfig) (gib int64) {
 	return gib
 }
 
-// onlyType is the machine type of all groups; empty where there are several.
+// onlyType returns the machine type shared by all groups, or "".
 func onlyType(groups []inventory.HyperPodGroup) string {
 	found := ""
 	for _, g := range groups {

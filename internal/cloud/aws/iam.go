@@ -19,16 +19,16 @@ type statement struct {
 	Condition   map[string]map[string]any `json:",omitempty"`
 }
 
-// inventoryObjects are the objects that S3 writes for an inventory: its manifest in a folder
-// named by the minute, and its files, each named by a UUID (Amazon S3 User Guide,
-// "Locating your inventory list"). No other object is asked for.
+// inventoryObjects are the objects that S3 writes for an inventory: its manifest in a folder named
+// by the minute, and its files, each named by a UUID (Amazon S3 User Guide, "Locating your
+// inventory list"). No other object is read.
 var inventoryObjects = []string{
 	"*/????-??-??T??-??Z/manifest.json",
 	"*/data/????????-????-????-????-????????????.csv.gz",
 	"*/data/????????-????-????-????-????????????.parquet",
 }
 
-// Partitions are the partitions of AWS whose ARNs a policy can be written with: "aws", "aws-cn",
+// Partitions returns the AWS partitions for which a policy can be written: "aws", "aws-cn",
 // "aws-us-gov".
 func Partitions() []string {
 	names := make([]string, len(partitions))
@@ -38,10 +38,9 @@ func Partitions() []string {
 	return names
 }
 
-// PolicyJSON returns the IAM policy that an audit in a partition needs, no more and no less, as
-// indented JSON with a newline at its end. Of objects it allows only S3 Inventory's own
-// files. Assuming roles in other accounts also needs sts:AssumeRole on those roles;
-// fetching prices is not in it.
+// PolicyJSON returns the exact IAM policy of an audit in a partition, as indented JSON with a final
+// newline. Of objects it allows only S3 Inventory's own files. Assuming roles in other accounts
+// also needs sts:AssumeRole on those roles; fetching prices is not included.
 func PolicyJSON(partition string) []byte { return policyJSON(scanStatements(partition)...) }
 
 func scanStatements(partition string) []statement {
@@ -54,7 +53,7 @@ func scanStatements(partition string) []statement {
 	}
 }
 
-// bucketARNs are the ARNs of buckets, or of objects with their buckets.
+// bucketARNs returns the ARNs of buckets, or of objects with their buckets.
 func bucketARNs(partition string, names []string) []string {
 	arns := make([]string, len(names))
 	for i, name := range names {
@@ -63,43 +62,43 @@ func bucketARNs(partition string, names []string) []string {
 	return arns
 }
 
-// The conditions by tag (IAM User Guide, "AWS global condition context keys").
+// Condition keys for tags (IAM User Guide, "AWS global condition context keys").
 const (
 	tagIs   = "aws:ResourceTag/"
 	tagKeys = "aws:TagKeys"
-	// createAction is the call that creates the tagged resource; only ec2:CreateTags knows it, and
-	// only then (EC2 User Guide, "Grant permission to tag EC2 resources during creation").
+	// createAction is the call that creates the tagged resource; only ec2:CreateTags supports it,
+	// during creation (EC2 User Guide, "Grant permission to tag EC2 resources during creation").
 	createAction = "ec2:CreateAction"
-	// ignoringCase is how curfew compares the values of its own tags as well.
+	// ignoringCase matches curfew's own comparison of its tags.
 	ignoringCase = "StringEqualsIgnoreCase"
 )
 
-// Grants are the changes that the acting role may make.
+// Grants are the changes allowed to the acting role.
 type Grants struct {
 	// Partition is the account's partition: "aws", "aws-cn" or "aws-us-gov".
 	Partition string
 	// Governed are tags besides curfew:managed=true: a resource with all tags of an element may be
-	// ended. The value "*" is any.
+	// ended. The value "*" matches any.
 	Governed []map[string]string
-	// Buckets are the names of buckets whose lifecycle and tags may be changed. IAM knows no tags
-	// of most buckets, and never which of them PutBucketTagging writes.
+	// Buckets are the buckets whose lifecycle and tags may be changed. IAM cannot use the tags of
+	// most buckets, nor see which tags PutBucketTagging writes.
 	Buckets []string
 }
 
 // deciding are the tags by which IAM decides which resources may be ended, or who may connect. The
-// acting role can write none of them, nor those of [Grants.Governed], on existing resources.
+// acting role cannot write them, nor those of [Grants.Governed], on existing resources.
 var deciding = []string{
 	inventory.TagInstallation, inventory.TagLifetime, inventory.TagManaged, TagPerson, inventory.TagScale,
 	inventory.TagSession,
 }
 
-// resizes are the actions that set the size of a serving fleet.
+// resizes are the actions that resize a serving fleet.
 var resizes = []string{
 	"autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup",
 	"sagemaker:UpdateEndpointWeightsAndCapacities",
 }
 
-// keys are the deciding tags, with those that g adds.
+// keys returns the deciding tags and those added by g.
 func (g Grants) keys() []string {
 	all := slices.Clone(deciding)
 	for _, tags := range g.Governed {
@@ -112,14 +111,14 @@ func (g Grants) keys() []string {
 	return all
 }
 
-// ActionPolicyJSON returns the IAM policy that acting needs, with the reading of
-// [PolicyJSON], as indented JSON with a newline at its end. What ends work, takes resources away
-// or takes an action back is allowed where curfew:managed=true is on a resource, and where all tags
-// of an element of g.Governed are; ending is denied where curfew:lifetime=persistent is. The size of a
-// fleet may be set where curfew:scale=true is, by which its owner consents whatever its lifetime. Writing
-// those tags is denied, except on a snapshot that the same call makes: otherwise one would only
-// have to write them first. EC2 takes DeleteTags without keys as all tags (API reference,
-// DeleteTags), so that a call without keys is not allowed.
+// ActionPolicyJSON returns the IAM policy for acting, to be used with that of [PolicyJSON], as
+// indented JSON with a final newline. Ending work, removing resources and undoing actions are
+// allowed on resources with curfew:managed=true, or with all tags of an element of g.Governed;
+// ending is denied with curfew:lifetime=persistent. Resizing a fleet is allowed with
+// curfew:scale=true, the owner's consent for any lifetime. Writing those tags is denied, except on
+// a snapshot created by the same call: otherwise the role could grant itself access. EC2 treats
+// DeleteTags without keys as all tags (API reference, DeleteTags), so a call without keys is not
+// allowed.
 func ActionPolicyJSON(g Grants) []byte {
 	of := func(wanted func(Mutation) bool) []string {
 		var actions []string
@@ -146,8 +145,8 @@ func ActionPolicyJSON(g Grants) []byte {
 		statement{Sid: "CurfewSave", Effect: "Allow", Action: saves, Resource: "*"},
 		statement{Sid: "CurfewTag", Effect: "Allow", Action: describes, Resource: "*",
 			Condition: map[string]map[string]any{"Null": {tagKeys: "false"}}})
-	// A start is asked for these as well where a machine has them, and they end nothing (Service
-	// Authorization Reference, ec2:StartInstances).
+	// A start also requires these if a machine has them; they end nothing (Service Authorization
+	// Reference, ec2:StartInstances).
 	statements = append(statements, statement{
 		Sid: "CurfewStartWith", Effect: "Allow", Action: []string{"ec2:StartInstances"}, Resource: []string{
 			"arn:" + g.Partition + ":license-manager:*:*:license-configuration:*",
@@ -182,7 +181,7 @@ func ActionPolicyJSON(g Grants) []byte {
 	)...)
 }
 
-// scaleStatements allow to set the size of fleets by consent, and deny it for persistent ones without.
+// scaleStatements allow resizing fleets with consent, and deny it for persistent ones without.
 func scaleStatements() (allow, deny statement) {
 	return statement{
 			Sid: "CurfewScale", Effect: "Allow", Action: resizes, Resource: "*",
@@ -195,8 +194,8 @@ func scaleStatements() (allow, deny statement) {
 			}}
 }
 
-// taggings returns a pattern for each service with a tagging action. A denial may be wide, because calls
-// without tag keys are not concerned, and the patterns keep the policy within IAM's quota.
+// taggings returns a pattern for each service with a tagging action. The denial may be wide,
+// because calls without tag keys are not affected, and patterns keep the policy within IAM's quota.
 func taggings(actions []string) []string {
 	var out []string
 	for _, a := range actions {
@@ -206,7 +205,7 @@ func taggings(actions []string) []string {
 	return slices.Compact(out)
 }
 
-// carries is the condition that a resource has all these tags.
+// carries returns the condition that a resource has all the given tags.
 func carries(tags map[string]string) map[string]map[string]any {
 	c := map[string]map[string]any{}
 	for key, value := range tags {
@@ -222,7 +221,7 @@ func carries(tags map[string]string) map[string]map[string]any {
 	return c
 }
 
-// reads returns the IAM actions of the operations that are wanted.
+// reads returns the IAM actions of the selected operations.
 func reads(wanted func(Operation) bool) []string {
 	var actions []string
 	for _, o := range operations {

@@ -9,8 +9,8 @@ import (
 // capacityLack is the note before a machine with accelerators stops.
 const capacityLack = "it may not start again for lack of capacity"
 
-// Know returns how far a verb on a resource can be undone ("full", "partial", "none") and a note
-// for the person who confirms it. A verb that is not supported here is "none".
+// Know returns the degree of undo of a verb on a resource ("full", "partial", "none"), and a note
+// for the person who confirms it. Unsupported verbs are "none".
 func Know(r *inventory.Resource, verb policy.Verb) (undo, know string) {
 	level, note := knowledge(r.Kind, verb, r.Size.Accelerated())
 	return string(level), note

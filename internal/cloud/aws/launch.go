@@ -28,28 +28,26 @@ import (
 
 // LaunchOptions configure the machines of sessions.
 type LaunchOptions struct {
-	// Regions are where machines may be launched, the preferred first; empty is the region that
-	// is configured. One without a backbone is left out.
+	// Regions are the allowed regions, the preferred first; empty for the configured one. Regions
+	// without a backbone are skipped.
 	Regions []string
-	// Watched returns further regions in which machines of sessions may be; nil knows none.
+	// Watched returns further regions that may have machines of sessions; nil for none.
 	Watched func(ctx context.Context) ([]string, error)
-	// Types returns the machine types that do for a specification that names none, and Rate
-	// the price of an hour of one; nil where there is none.
+	// Types returns suitable machine types for a specification without one, and Rate the hourly
+	// price of a type; nil if there is none.
 	Types func(s *spec.Spec) ([]string, error)
 	Rate  func(machineType, region string, spot bool) *money.Rate
-	// Image returns the image of a specification for a machine type: its id ("ami-0abc"), or
-	// the name of the public parameter that holds it.
+	// Image returns the image of a specification for a machine type: its ID ("ami-0abc"), or the
+	// name of the public parameter with the ID.
 	Image func(s *spec.Spec, machineType string) string
 	// Agent is the program that machines run.
 	Agent Agent
-	// DiskGiB is the root disk where the specification says nothing, and the image's own is
-	// not larger.
+	// DiskGiB is the default size of the root disk, unless the image's own is larger.
 	DiskGiB int64
 }
 
-// Launcher starts and ends the machines of sessions in the account of the credentials. It makes the
-// calls in [LaunchCalls] and no others. It is safe for concurrent use, and keeps no state except
-// the backbones.
+// Launcher starts and ends the machines of sessions in the account of the credentials. It makes
+// only the calls in [LaunchCalls]. It is safe for concurrent use, and caches only the backbones.
 type Launcher struct {
 	cloud   *Cloud
 	options LaunchOptions
@@ -68,8 +66,8 @@ func (c *Cloud) Launcher(o LaunchOptions) *Launcher {
 	return &Launcher{cloud: c, options: o, limits: c.limits(), backbones: map[string]*Backbone{}}
 }
 
-// launchClasses are the classes of EC2's errors at a launch (API Reference, "Error codes for the
-// Amazon EC2 API").
+// launchClasses maps EC2's launch errors to classes (API Reference, "Error codes for the Amazon EC2
+// API").
 var launchClasses = map[string]error{
 	"InsufficientInstanceCapacity": session.ErrCapacity, "InsufficientCapacity": session.ErrCapacity,
 	"InsufficientHostCapacity": session.ErrCapacity,
@@ -82,8 +80,8 @@ var launchClasses = map[string]error{
 	"IdempotentParameterMismatch": session.ErrMismatch,
 }
 
-// launchAttempts is how often a call is made at once. Whoever keeps the session makes it
-// again later, with its token.
+// launchAttempts is the number of immediate attempts. The keeper of the session retries later with
+// the same token.
 const launchAttempts = 3
 
 func (l *Launcher) config(region, service string) awssdk.Config {
@@ -102,8 +100,8 @@ func (l *Launcher) at(region string) *clients {
 	return l.clients.get(region, func(service string) awssdk.Config { return l.config(region, service) })
 }
 
-// Pools implements [session.Launcher]: the zones of backbones that offer a type, the cheapest
-// machine first, unpriced ones last.
+// Pools implements [session.Launcher]: the zones of backbones that offer a type, cheapest first,
+// unpriced ones last.
 func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, error) {
 	wanted := []string{s.Resources.InstanceType}
 	if wanted[0] == "" {
@@ -172,7 +170,7 @@ func (l *Launcher) Pools(ctx context.Context, s *spec.Spec) ([]session.Pool, err
 	return out, nil
 }
 
-// bought are the markets of a capacity, spot first.
+// bought returns the markets of a capacity, spot first.
 func bought(c spec.Capacity) []bool {
 	switch c {
 	case spec.Spot:
@@ -183,7 +181,7 @@ func bought(c spec.Capacity) []bool {
 	return []bool{false}
 }
 
-// offered returns which types each zone of a region has, as "type zone".
+// offered returns the types offered in each zone of a region, as "type zone".
 func (l *Launcher) offered(ctx context.Context, region string, wanted []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -204,7 +202,7 @@ func (l *Launcher) offered(ctx context.Context, region string, wanted []string) 
 	return out, nil
 }
 
-// image returns the id of an image by its name, as it is now.
+// image returns the current ID of an image parameter.
 func (l *Launcher) image(ctx context.Context, region, name string) (string, error) {
 	if strings.HasPrefix(name, "ami-") {
 		return name, nil
@@ -276,8 +274,8 @@ func sessionMachine(i types.Instance) session.Machine {
 	return m
 }
 
-// request is the call of a launch. It depends on nothing that changes between two calls with
-// one token. It makes the role of the machines, which is the last that can be refused.
+// request builds the call of a launch, deterministically for a token. It creates the role of the
+// machines last, after everything that may be refused.
 func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunInstancesInput, error) {
 	if want.Token == "" || want.Nodes < 1 || want.Session.ID == "" || want.Tags[inventory.TagInstallation] == "" ||
 		want.Tags[inventory.TagSession] != want.Session.ID {
@@ -347,10 +345,10 @@ func (l *Launcher) request(ctx context.Context, want session.Launch) (*ec2.RunIn
 	return in, nil
 }
 
-// maxToken is how long a client token may be.
+// maxToken is the maximum length of a client token.
 const maxToken = 64
 
-// clientToken is a token as EC2 takes it: one that is too long is hashed.
+// clientToken returns a token for EC2, hashed if it is too long.
 func clientToken(token string) string {
 	if len(token) <= maxToken {
 		return token
@@ -359,7 +357,7 @@ func clientToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// root is the disk that a machine starts from: encrypted, and gone with it.
+// root returns the root disk of a machine: encrypted, and deleted with it.
 func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDeviceMapping, error) {
 	attempt := "read image " + want.Pool.Image
 	out, err := ec2Client(l.at(want.Pool.Region)).DescribeImages(ctx, &ec2.DescribeImagesInput{
@@ -387,7 +385,7 @@ func (l *Launcher) root(ctx context.Context, want session.Launch) (types.BlockDe
 	return types.BlockDeviceMapping{DeviceName: image.RootDeviceName, Ebs: disk}, nil
 }
 
-// leaseOf is until when a machine may run by its tags; zero where they do not say.
+// leaseOf returns the end of a machine's lease from its tags, or zero.
 func leaseOf(tags map[string]string) time.Time {
 	t, err := time.Parse(time.RFC3339, tags[inventory.TagLease])
 	if err != nil {

@@ -32,10 +32,10 @@ import (
 // launchRegion is the region in which sessions are launched.
 const launchRegion = "ap-south-1"
 
-// launchImage is the machine image that backbone found.
+// launchImage is the machine image found by backbone.
 var launchImage string
 
-// zones are those of the backbone.
+// zones are the zones of the backbone.
 var zones = []string{launchRegion + "a", launchRegion + "b"}
 
 // backbone creates the shared resources of sessions, as terraform/backbone does, and returns its
@@ -87,7 +87,7 @@ func backbone(tb testing.TB) string {
 	return group
 }
 
-// rates are prices of machines, in dollars an hour.
+// rates returns hourly prices of machines in dollars.
 func rates(machineType, _ string, spot bool) *money.Rate {
 	r := map[string]money.Rate{"g6.xlarge": 8000 * money.PicoUSD, "g6.2xlarge": 9000 * money.PicoUSD}[machineType]
 	switch {
@@ -124,7 +124,7 @@ func oneMachine(machineType string) *spec.Spec {
 	}
 }
 
-// left returns the resources of a session in EC2, as its own console would show them.
+// left returns the resources of a session in EC2.
 func left(tb testing.TB, id string) map[string]map[string]string {
 	tb.Helper()
 	api := ec2.NewFromConfig(scratch.Config(launchRegion))
@@ -168,8 +168,7 @@ func left(tb testing.TB, id string) map[string]map[string]string {
 	return out
 }
 
-// withRoles returns the resources of a session in EC2, its role and its instance profile, which
-// have other tags.
+// withRoles also returns the session's role and instance profile, which have other tags.
 func withRoles(tb testing.TB, id string) map[string]map[string]string {
 	tb.Helper()
 	out := left(tb, id)
@@ -197,7 +196,7 @@ func withRoles(tb testing.TB, id string) map[string]map[string]string {
 	return out
 }
 
-// TestLauncherConforms holds the launcher of EC2 against the suite that every launcher passes.
+// TestLauncherConforms runs the conformance suite of launchers on EC2.
 func TestLauncherConforms(t *testing.T) {
 	backbone(t)
 	cloudtest.TestLauncher(t, func(tb testing.TB) cloudtest.LauncherCase {
@@ -224,7 +223,7 @@ func TestLauncherConforms(t *testing.T) {
 				case cloudtest.Late:
 					scratch.Wire.Launches.Late()
 				case cloudtest.Lost:
-					fault.Kind, fault.Times = wire.Lost, 3 // as often as the SDK asks
+					fault.Kind, fault.Times = wire.Lost, 3 // as often as the SDK retries
 					tb.Cleanup(scratch.Wire.Inject(fault))
 				case cloudtest.Broken:
 					fault.Kind, fault.Times = wire.ServerError, 3 // as above
@@ -236,7 +235,7 @@ func TestLauncherConforms(t *testing.T) {
 	})
 }
 
-// launchOf is a launch of machines for a session of its own.
+// launchOf returns a launch of machines for a new session.
 func launchOf(id string, p session.Pool, nodes int) session.Launch {
 	s := oneMachine(p.Type)
 	s.Resources.Nodes = nodes
@@ -271,8 +270,8 @@ func end(t *testing.T, l *aws.Launcher, id string) {
 	}
 }
 
-// TestPoolsByPrice: zones of the backbone that offer a type, spot before on demand where
-// either will do, the cheapest first, unpriced ones last.
+// TestPoolsByPrice checks the order of pools: zones of the backbone that offer a type, spot before
+// on demand if both are allowed, cheapest first, unpriced last.
 func TestPoolsByPrice(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, func(o *aws.LaunchOptions) {
@@ -318,8 +317,8 @@ func TestPoolsByPrice(t *testing.T) {
 	}
 }
 
-// TestImageIsPinned: the image of a public parameter is read when the pool is chosen, and not
-// again for its launch.
+// TestImageIsPinned checks that a public parameter's image is resolved when the pool is chosen, and
+// not again at launch.
 func TestImageIsPinned(t *testing.T) {
 	backbone(t)
 	const name = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
@@ -359,7 +358,7 @@ func TestMachinesOfSessions(t *testing.T) {
 		if n := scratch.Wire.Recorder.Count("ec2:RunInstances"); n != 1 {
 			t.Errorf("%d calls of RunInstances for two machines", n)
 		}
-		// What moto takes and does not show of every machine.
+		// Parameters that moto accepts without showing them on machines.
 		asked := scratch.Wire.Launches.Last()
 		for k, v := range map[string]string{
 			"MinCount": "2", "MaxCount": "2", "ClientToken": "token-" + id,
@@ -433,8 +432,8 @@ func TestMachinesOfSessions(t *testing.T) {
 	}
 }
 
-// told runs the user data of machines with a metadata service that is a program, and checks
-// what the agent of each is started with.
+// told runs the user data of machines against a fake metadata service, and checks the start of each
+// agent.
 func told(t *testing.T, api *ec2.Client, machines []session.Machine, host session.HostConfig) {
 	t.Helper()
 	for _, m := range machines {
@@ -492,7 +491,7 @@ func told(t *testing.T, api *ec2.Client, machines []session.Machine, host sessio
 	}
 }
 
-// TestUserDataIsBounded: user data that is too large for EC2 is refused before the call.
+// TestUserDataIsBounded checks that user data too large for EC2 is refused before the call.
 func TestUserDataIsBounded(t *testing.T) {
 	backbone(t)
 	want := launchOf("long", session.Pool{
@@ -508,7 +507,8 @@ func TestUserDataIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoBackbone: without a backbone nothing is launched, and the error names the remedy.
+// TestNoBackbone checks that without a backbone nothing is launched, and that the error suggests a
+// remedy.
 func TestNoBackbone(t *testing.T) {
 	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Regions = []string{"sa-east-1"} })
 	if _, err := l.Pools(t.Context(), oneMachine("g6.xlarge")); err == nil ||
@@ -517,7 +517,7 @@ func TestNoBackbone(t *testing.T) {
 	}
 }
 
-// TestTerminatesInvisibleMachines: a machine that does not show yet is ended as well.
+// TestTerminatesInvisibleMachines checks that a machine that is not listed yet is terminated too.
 func TestTerminatesInvisibleMachines(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)

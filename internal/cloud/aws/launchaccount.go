@@ -15,13 +15,13 @@ import (
 
 // identity is the owner of a launcher's credentials.
 type identity struct {
-	// key are the credentials that it was asked about.
+	// key identifies the credentials.
 	key             string
 	account, userID string
 }
 
-// Account returns the account of the credentials and the id of their owner in it, as IAM
-// compares it (aws:userid). It is asked again whenever the credentials are others.
+// Account returns the account of the credentials and their owner's ID in it, as compared by IAM
+// (aws:userid). It is queried again when the credentials change.
 func (l *Launcher) Account(ctx context.Context) (account, userID string, err error) {
 	cfg := l.config(l.cloud.first(), "sts")
 	if cfg.Credentials == nil {
@@ -52,17 +52,17 @@ func (l *Launcher) Account(ctx context.Context) (account, userID string, err err
 	return known.account, known.userID, nil
 }
 
-// accountOf is the placeholder for the account of the configured credentials in messages.
+// accountOf stands for the account of the configured credentials in messages.
 var accountOf account
 
-// known is the account that was named last; empty before anyone asked.
+// known returns the last known account; empty before the first query.
 func (l *Launcher) known() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.identity.account
 }
 
-// regions are those where machines may be launched, the preferred first.
+// regions returns the regions for machines, the preferred first.
 func (l *Launcher) regions() ([]string, error) {
 	switch {
 	case len(l.options.Regions) > 0:
@@ -74,13 +74,13 @@ func (l *Launcher) regions() ([]string, error) {
 }
 
 // Regions returns the regions with a backbone in which a specification may run, the preferred
-// first. Without one, the error names the remedy.
+// first. Without one, the error suggests a remedy.
 func (l *Launcher) Regions(ctx context.Context, s *spec.Spec) ([]string, error) {
 	all, err := l.regions()
 	if err != nil {
 		return nil, err
 	}
-	if len(s.Regions) > 0 { // its own order
+	if len(s.Regions) > 0 { // in the specification's order
 		all = slices.DeleteFunc(slices.Clone(s.Regions), func(r string) bool { return !slices.Contains(all, r) })
 	}
 	if len(all) == 0 {
@@ -105,7 +105,7 @@ func (l *Launcher) Regions(ctx context.Context, s *spec.Spec) ([]string, error) 
 	return out, nil
 }
 
-// watched are all regions in which machines of sessions may be.
+// watched returns all regions that may have machines of sessions.
 func (l *Launcher) watched(ctx context.Context) ([]string, error) {
 	all, err := l.regions()
 	if l.options.Watched == nil {

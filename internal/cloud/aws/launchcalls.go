@@ -10,9 +10,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// LaunchCalls is every call by which sessions are started and ended. The clients of a
-// [Launcher] make these and no others; those that read or act on accounts make none that is
-// only here.
+// LaunchCalls are the calls that start and end sessions. The clients of a [Launcher] make only
+// these; other clients make none that is only here.
 var LaunchCalls = []Mutation{
 	{Service: "ec2", Name: "DescribeAddresses", Actions: []string{"DescribeAddresses"}},
 	{Service: "ec2", Name: "DescribeImages", Actions: []string{"DescribeImages"}},
@@ -62,7 +61,7 @@ var LaunchCalls = []Mutation{
 	},
 }
 
-// launchable finds them by "service:Name".
+// launchable indexes LaunchCalls by "service:Name".
 var launchable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(LaunchCalls))
 	for _, x := range LaunchCalls {
@@ -71,7 +70,7 @@ var launchable = sync.OnceValue(func() map[string]bool {
 	return m
 })
 
-// guardLaunches is the middleware of a launcher's calls.
+// guardLaunches returns the middleware of a launcher's calls.
 func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewLaunches", func(ctx context.Context, _ any) (func(time.Time), error) {
 		if api := service + ":" + awsmiddleware.GetOperationName(ctx); !launchable()[api] {
@@ -81,11 +80,12 @@ func guardLaunches(service string, limit limit) func(*middleware.Stack) error {
 	})
 }
 
-// decided is the SDK's retryer, except for answers that a pool has no machine: the caller chooses
-// another pool.
+// decided is the SDK's retryer without retries for lack of capacity: the caller chooses another
+// pool.
 type decided struct{ awssdk.Retryer }
 
-// IsErrorRetryable reports whether the answer says nothing of the pool and may be another one.
+// IsErrorRetryable reports whether an error does not concern the pool's capacity and may be
+// transient.
 func (d decided) IsErrorRetryable(err error) bool {
 	return launchClasses[code(err)] == nil && d.Retryer.IsErrorRetryable(err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestOnlyLaunchersLaunch: no client that reads or acts can start machines.
+// TestOnlyLaunchersLaunch checks that no client that reads or acts can start machines.
 func TestOnlyLaunchersLaunch(t *testing.T) {
 	for _, c := range LaunchCalls {
 		begins := func(prefixes ...string) bool {
@@ -31,8 +31,8 @@ func TestOnlyLaunchersLaunch(t *testing.T) {
 	}
 }
 
-// TestLaunchCallsMatchPolicy: every call of a launcher is among those that the roles of
-// terraform/backbone are asked about.
+// TestLaunchCallsMatchPolicy checks that every call of a launcher is covered by the test of the
+// roles in terraform/backbone.
 func TestLaunchCallsMatchPolicy(t *testing.T) {
 	for _, c := range LaunchCalls {
 		if !slices.ContainsFunc(SessionCalls(), func(s SessionCall) bool {

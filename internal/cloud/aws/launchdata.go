@@ -12,18 +12,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// maxUserData is how much user data EC2 takes, before it is encoded.
+// maxUserData is EC2's limit of user data in bytes, before encoding.
 const maxUserData = 16 << 10
 
-// Agent is the program that machines download and run.
+// Agent is the program that machines run.
 type Agent struct {
-	// URL is s3://bucket/key or https://host/path, SHA256 its hash in hexadecimal. Both empty:
-	// the image has it.
+	// URL is s3://bucket/key or https://host/path, SHA256 its hexadecimal hash. If both are empty,
+	// the image contains the agent.
 	URL, SHA256 string
 }
 
-// inImage is how the agent of an image is found, and fetched how another one is: nothing runs
-// whose hash is another.
+// inImage finds the agent of an image, fetched downloads another one. A program with a wrong hash
+// never runs.
 const (
 	inImage = `agent=$(command -v curfew) || { echo "the image has no curfew: set sessions.agent" >&2; exit 1; }
 `
@@ -42,7 +42,7 @@ fi
 `
 )
 
-// lines are the lines of shell that put the path of the agent into $agent.
+// lines returns shell lines that set $agent to the path of the agent.
 func (a Agent) lines() string {
 	switch {
 	case a.URL == "":
@@ -53,10 +53,10 @@ func (a Agent) lines() string {
 	return fmt.Sprintf(fetched, "curl -fsSL --retry 5 --max-time 600 -o \"$agent.new\" '"+a.URL+"'", a.SHA256)
 }
 
-// script is the user data of a machine, which runs at its first start. What it installs runs at
-// each start. A machine whose agent cannot start costs money and does nothing, so it shuts itself
-// down: at once where the agent is missing, and after its lease where the agent ends again and
-// again. $CURFEW_ROOT is the root of the machine's files in tests.
+// script is the user data of a machine, run at its first start; the service that it installs runs
+// at each start. A machine whose agent cannot start shuts itself down, because it would cost money
+// for nothing: at once if the agent is missing, and after its lease if the agent keeps failing.
+// $CURFEW_ROOT is the root of the machine's files in tests.
 const script = `#!/bin/sh
 set -eu
 umask 077

@@ -19,7 +19,7 @@ func tagFilter(key, value string) types.Filter {
 	return types.Filter{Name: awssdk.String("tag:" + key), Values: []string{value}}
 }
 
-// of returns the filters for the resources of a session of an installation; of all sessions: "".
+// of returns the filters for the resources of a session of an installation; "" for all sessions.
 func of(installation, id string) []types.Filter {
 	out := []types.Filter{tagFilter(inventory.TagInstallation, installation)}
 	if id != "" {
@@ -28,7 +28,7 @@ func of(installation, id string) []types.Filter {
 	return out
 }
 
-// machines visits the machines that filters let through, those that are gone too.
+// machines visits the matching machines, including terminated ones.
 func (l *Launcher) machines(ctx context.Context, region string, filters []types.Filter,
 	visit func(types.Instance)) error {
 	return pages(ctx, func(token *string) (*string, error) {
@@ -80,9 +80,8 @@ func (l *Launcher) Find(ctx context.Context, installation, id string) ([]session
 	return out, nil
 }
 
-// End implements [session.Launcher]. A machine that EC2 shows as another session's is left
-// alone, which is an error. One that EC2 does not show is ended all the same: it may only
-// not show yet.
+// End implements [session.Launcher]. A machine that belongs to another session is left alone with
+// an error. A machine that EC2 does not list is ended all the same, because it may be listed late.
 func (l *Launcher) End(ctx context.Context, id string, ids []string) error {
 	if id == "" || len(ids) == 0 {
 		return nil
@@ -177,7 +176,7 @@ func (l *Launcher) Leftovers(ctx context.Context, installation, id string) ([]st
 	return left, nil
 }
 
-// removeVolumes deletes the volumes that nothing uses, and names the others.
+// removeVolumes deletes the unused volumes and returns the others.
 func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []types.Filter) (left []string,
 	err error) {
 	var free []string
@@ -210,7 +209,7 @@ func (l *Launcher) removeVolumes(ctx context.Context, region string, filters []t
 	return left, err
 }
 
-// removeInterfaces deletes the interfaces that nothing uses, and names the others.
+// removeInterfaces deletes the unused interfaces and returns the others.
 func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters []types.Filter) (left []string,
 	err error) {
 	var free []string
@@ -241,8 +240,8 @@ func (l *Launcher) removeInterfaces(ctx context.Context, region string, filters 
 	return left, err
 }
 
-// cancelRequests cancels the spot requests that could still start a machine, or count one, and
-// names those that stay.
+// cancelRequests cancels the spot requests that could still start a machine or count against a
+// limit, and returns those that remain.
 func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []types.Filter) (left []string,
 	err error) {
 	var open []string
@@ -272,7 +271,7 @@ func (l *Launcher) cancelRequests(ctx context.Context, region string, filters []
 	return nil, nil
 }
 
-// releaseAddresses releases the addresses that nothing uses, and names the others.
+// releaseAddresses releases the unused addresses and returns the others.
 func (l *Launcher) releaseAddresses(ctx context.Context, region string, filters []types.Filter) (left []string,
 	err error) {
 	out, err := ec2Client(l.at(region)).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: filters})

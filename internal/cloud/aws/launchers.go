@@ -14,19 +14,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// The most that one answer holds (EC2 and Auto Scaling API references).
+// The maximum page sizes (EC2 and Auto Scaling API references).
 const (
 	templatesPage      = 200
 	fleetsPage         = 100
 	configurationsPage = 100
 )
 
-// latestAndDefault are the versions of launch templates that can be read of all templates at once.
-// "$Default" is also used if no version is named (EC2 API reference,
+// latestAndDefault are the versions of launch templates that can be read for all templates at once.
+// "$Default" also applies if no version is named (EC2 API reference,
 // "DescribeLaunchTemplateVersions", "LaunchTemplateSpecification").
 var latestAndDefault = []string{"$Latest", "$Default"}
 
-// goneTemplate are the errors of a version that is not there: it starts nothing (EC2 API reference,
+// goneTemplate are the error codes for a missing version, which starts nothing (EC2 API reference,
 // "Error codes").
 var goneTemplate = []string{
 	"InvalidLaunchTemplateId.NotFound",
@@ -34,28 +34,28 @@ var goneTemplate = []string{
 	"InvalidLaunchTemplateId.VersionNotFound",
 }
 
-// publicParameters begin the names of parameters that hold images of AWS, never the account's own.
+// publicParameters are prefixes of parameters with images of AWS, never the account's own.
 const publicParameters = "resolve:ssm:/aws/service/"
 
-// templateVersion is a version of a launch template, which references name by id or by name.
+// templateVersion is a version of a launch template, referenced by ID or name.
 type templateVersion struct{ template, version string }
 
 // launchersScan collects the launchers of machines in a region, by image and snapshot.
 type launchersScan struct {
 	*place
-	// by holds the names of the launchers of an image or a snapshot, by its id.
+	// by holds the names of the launchers of an image or snapshot, by its ID.
 	by map[string][]string
-	// read are the versions of templates that were read, wanted those that groups and fleets name.
+	// read holds the template versions already read, wanted those named by groups and fleets.
 	read   map[templateVersion]bool
 	wanted []templateVersion
 	// complete is true if everything was read.
 	complete bool
 }
 
-// readLaunchers reads the resources that start machines by themselves: launch templates in their
-// latest and default version and in those that Auto Scaling groups and fleets name, launch
-// configurations, fleets and spot fleets. EC2 lets their images be deregistered, and then none of
-// them starts a machine any more.
+// readLaunchers reads everything that may start machines: launch templates in their latest and
+// default version and in versions named by Auto Scaling groups and fleets, launch configurations,
+// fleets and spot fleets. EC2 allows deregistering their images, after which they cannot start
+// machines.
 func (p *place) readLaunchers(ctx context.Context) {
 	s := &launchersScan{place: p, by: map[string][]string{}, read: map[templateVersion]bool{}, complete: true}
 	s.templates(ctx, &ec2.DescribeLaunchTemplateVersionsInput{Versions: latestAndDefault})
@@ -69,13 +69,13 @@ func (p *place) readLaunchers(ctx context.Context) {
 	}
 }
 
-// failed notes that a call of the region failed.
+// failed records a failed call of the region.
 func (s *launchersScan) failed(ctx context.Context, api string, err error) {
 	s.complete = s.complete && err == nil
 	s.place.failed(ctx, api, err)
 }
 
-// add notes a launcher of an image or of a disk from a snapshot.
+// add records a launcher of an image or of a disk from a snapshot.
 func (s *launchersScan) add(id *string, name string) {
 	if k := awssdk.ToString(id); k != "" && !slices.Contains(s.by[k], name) {
 		s.by[k] = append(s.by[k], name)
@@ -105,8 +105,8 @@ func (s *launchersScan) templates(ctx context.Context, in *ec2.DescribeLaunchTem
 	}
 }
 
-// template notes the image and snapshots of a version of a launch template. A template that names
-// its image by a parameter is read once more by itself, because only then EC2 resolves it.
+// template records the image and snapshots of a launch template version. A version that names its
+// image by a parameter is read again on its own, because only then EC2 resolves it.
 func (s *launchersScan) template(v types.LaunchTemplateVersion, all bool) {
 	id, number := awssdk.ToString(v.LaunchTemplateId), fmt.Sprint(awssdk.ToInt64(v.VersionNumber))
 	d := v.LaunchTemplateData
@@ -135,7 +135,7 @@ func (s *launchersScan) template(v types.LaunchTemplateVersion, all bool) {
 	}
 }
 
-// reference notes a version of a launch template that something names.
+// reference records a reference to a launch template version.
 func (s *launchersScan) reference(id, name, version *string) {
 	v := templateVersion{firstOf(awssdk.ToString(id), awssdk.ToString(name)), awssdk.ToString(version)}
 	if v.template != "" && v.version != "" && !slices.Contains(latestAndDefault, v.version) {
@@ -143,7 +143,7 @@ func (s *launchersScan) reference(id, name, version *string) {
 	}
 }
 
-// namedVersions reads the versions of templates that were named and not read yet.
+// namedVersions reads the referenced template versions that are still unread.
 func (s *launchersScan) namedVersions(ctx context.Context) {
 	for _, v := range s.wanted {
 		if s.read[v] || ctx.Err() != nil {
@@ -182,7 +182,7 @@ func (s *launchersScan) configurations(ctx context.Context) {
 	s.failed(ctx, "autoscaling:DescribeLaunchConfigurations", err)
 }
 
-// groupVersions notes the versions of launch templates that Auto Scaling groups name.
+// groupVersions records the launch template versions named by Auto Scaling groups.
 func (s *launchersScan) groupVersions(ctx context.Context) {
 	groups, read := s.scalingGroups(ctx)
 	s.complete = s.complete && read
@@ -272,8 +272,8 @@ func (s *launchersScan) spotFleets(ctx context.Context) {
 	s.failed(ctx, "ec2:DescribeSpotFleetRequests", err)
 }
 
-// launchersOf names the groups and templates that would start machines from an image or snapshot of
-// a region, in any account: an image may be shared. It is unknown where one of the region's places
+// launchersOf returns the groups and templates that would start machines from an image or snapshot
+// of a region, in any account, because images may be shared. It is unknown if part of the region
 // was not read.
 func (s *scan) launchersOf(r *inventory.Resource) inventory.Fact[[]string] {
 	names := []string{}

@@ -26,8 +26,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/spec"
 )
 
-// TestAgentIsChecked: a machine runs the program of a URL only where its SHA-256 is the one that
-// was configured, and shuts itself down otherwise.
+// TestAgentIsChecked checks that a machine runs a downloaded program only if its SHA-256 is the
+// configured one, and shuts down otherwise.
 func TestAgentIsChecked(t *testing.T) {
 	backbone(t)
 	program := "#!/bin/sh\necho \"$*\" > \"$CURFEW_ROOT/started\"\n"
@@ -119,7 +119,7 @@ func TestAgentIsChecked(t *testing.T) {
 			if !tc.runs {
 				return
 			}
-			// Started again, it runs the installed program without a call.
+			// Restarted, it runs the installed program without a call.
 			if err := errors.Join(os.Remove(filepath.Join(root, "started")), os.Remove(filepath.Join(bin, "curl")),
 				os.Remove(filepath.Join(bin, "aws"))); err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAgentIsChecked(t *testing.T) {
 	}
 }
 
-// TestRegionsWithoutBackbone are left out where another one has a backbone.
+// TestRegionsWithoutBackbone checks that they are skipped if another region has a backbone.
 func TestRegionsWithoutBackbone(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, func(o *aws.LaunchOptions) { o.Regions = []string{"sa-east-1", launchRegion} })
@@ -153,7 +153,7 @@ func TestRegionsWithoutBackbone(t *testing.T) {
 	}
 }
 
-// TestImagesByType: each type has the image that is for it.
+// TestImagesByType checks that each type gets its image.
 func TestImagesByType(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, func(o *aws.LaunchOptions) {
@@ -175,8 +175,8 @@ func TestImagesByType(t *testing.T) {
 	}
 }
 
-// TestWatchedRegions: machines in a region that is not configured any more are found and ended
-// all the same.
+// TestWatchedRegions checks that machines in a region that is no longer configured are found and
+// ended.
 func TestWatchedRegions(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
@@ -200,7 +200,7 @@ func TestWatchedRegions(t *testing.T) {
 	end(t, moved, "watched")
 }
 
-// TestAccountOfCredentials: whose the credentials are, and that of other ones.
+// TestAccountOfCredentials checks the account of the credentials, also after they change.
 func TestAccountOfCredentials(t *testing.T) {
 	l := newLauncher(t, nil)
 	account, person, err := l.Account(t.Context())
@@ -235,9 +235,9 @@ func TestAccountOfCredentials(t *testing.T) {
 	}
 }
 
-// TestAddressesAndRequestsGo: addresses and spot requests of a session go with it, and those of
-// another one stay.
-func TestAddressesAndRequestsGo(t *testing.T) {
+// TestRemovesAddressesAndRequests checks that addresses and spot requests of a session are removed with
+// it, and those of another session stay.
+func TestRemovesAddressesAndRequests(t *testing.T) {
 	backbone(t)
 	api := ec2.NewFromConfig(scratch.Config(launchRegion))
 	made := map[string]string{}
@@ -275,7 +275,7 @@ func TestAddressesAndRequestsGo(t *testing.T) {
 		})
 	}
 	l := newLauncher(t, nil)
-	for end := time.Now().Add(time.Minute); ; { // a canceled resource may take a while
+	for end := time.Now().Add(time.Minute); ; { // canceling may take a while
 		left, err := l.Leftovers(t.Context(), "launches", "rest-gone")
 		if err != nil {
 			t.Fatal(err)

@@ -7,13 +7,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// reach is how far enabled lifecycle rules move an object out of the standard class or
+// reach is the degree to which enabled lifecycle rules move an object out of the standard class or
 // expire it.
 type reach int
 
 const (
 	untouched reach = iota
-	// perhaps: only rules that tags or dates narrow match it, which a listing does not show.
+	// perhaps: matched only by rules restricted by tags or dates, which a listing does not show
 	perhaps
 	reached
 )
@@ -21,12 +21,12 @@ const (
 // reaching is one enabled rule that moves or expires objects by age.
 type reaching struct {
 	prefix        string
-	greater, less int64 // sizes in bytes; 0 is no bound
+	greater, less int64 // sizes in bytes; 0 for no bound
 	perhaps       bool
 }
 
-// reachingRules returns the rules that move or expire current objects. Rules that only
-// abort uploads or end replaced versions reach none.
+// reachingRules returns the rules that move or expire current objects, not those that only abort
+// uploads or expire noncurrent versions.
 func reachingRules(rules []types.LifecycleRule) []reaching {
 	var out []reaching
 	for _, r := range rules {
@@ -59,7 +59,7 @@ func reachingRules(rules []types.LifecycleRule) []reaching {
 	return out
 }
 
-// reaches returns the reach of the rules to an object in the standard class.
+// reaches returns the reach of the rules for an object in the standard class.
 func reaches(rules []reaching, key string, size int64) reach {
 	how := untouched
 	for i := range rules {

@@ -14,19 +14,18 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// retentions are the days that a log group can keep its events (CloudWatch Logs API
-// reference, PutRetentionPolicy).
+// retentions are the allowed retentions of a log group in days (CloudWatch Logs API reference,
+// PutRetentionPolicy).
 var retentions = []int{
 	1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653,
 }
 
-// retentionParams is how long a group keeps its events; 0 is without end.
+// retentionParams is the retention of a group; 0 for unlimited.
 type retentionParams struct {
 	Days int `json:"retention_days"`
 }
 
-// planRetention makes a group keep its events for a time. What is kept for a shorter time
-// already stays as it is.
+// planRetention sets the retention of a group, unless it is already shorter.
 func planRetention(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	days := do.RetentionDays
 	if !slices.Contains(retentions, days) {
@@ -56,7 +55,7 @@ func planRetention(ctx context.Context, s *site, r *inventory.Resource, do polic
 	}, nil
 }
 
-// logGroup reads a group; one that is not there is inventory.ErrNotFound.
+// logGroup reads a group; inventory.ErrNotFound if it does not exist.
 func (p *place) logGroup(ctx context.Context, name string) (types.LogGroup, error) {
 	var found *types.LogGroup
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -92,7 +91,7 @@ func millis(t *int64) time.Time {
 	return time.UnixMilli(*t).UTC()
 }
 
-// retained reads a task's group and how long it keeps its events.
+// retained reads a task's group and its retention.
 func (s *site) retained(ctx context.Context, t action.Task) (int, error) {
 	g, err := s.logGroup(ctx, t.Ref.ID)
 	if err != nil {
@@ -149,8 +148,7 @@ func lookRetention(ctx context.Context, s *site, t action.Task) (action.Progress
 	return action.Complete, "", nil
 }
 
-// restoreRetention sets the former retention again. Events that have expired meanwhile
-// stay gone.
+// restoreRetention restores the former retention. Events that expired meanwhile stay gone.
 func restoreRetention(ctx context.Context, s *site, t action.Task) error {
 	put, err := decoded[retentionParams](t, t.Step.Params)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-const logGroupsPage = 50 // the most the call gives
+const logGroupsPage = 50 // the maximum
 
 func (p *place) logGroups(ctx context.Context) {
 	var groups []types.LogGroup
@@ -43,7 +43,7 @@ func (p *place) logGroups(ctx context.Context) {
 			RetentionDays: inventory.Known(retentionDays(g)),
 		}
 		if p.scan.only == nil && g.StoredBytes != nil && *g.StoredBytes == 0 {
-			p.scan.add(r) // it costs nothing: reading its tags would take thousands of calls in large accounts
+			p.scan.add(r) // it is free: reading its tags would take thousands of calls in large accounts
 			return
 		}
 		arn := strings.TrimSuffix(firstOf(awssdk.ToString(g.LogGroupArn), awssdk.ToString(g.Arn)), ":*")
@@ -58,9 +58,9 @@ func (p *place) logGroups(ctx context.Context) {
 	})
 }
 
-// retentionDays is how long a group keeps its logs, 0 without end: the API leaves the field out
-// then. The delivery class passes them on and keeps them for a day (CloudWatch Logs API
-// reference, LogGroup), whatever the field says.
+// retentionDays returns the retention of a group, 0 for unlimited, for which the API omits the
+// field. The delivery class keeps logs for a day, whatever the field says (CloudWatch Logs API
+// reference, LogGroup).
 func retentionDays(g types.LogGroup) int {
 	if g.LogGroupClass == types.LogGroupClassDelivery {
 		return 1
@@ -68,7 +68,7 @@ func retentionDays(g types.LogGroup) int {
 	return int(awssdk.ToInt32(g.RetentionInDays))
 }
 
-// orEmpty returns tags that were read: none is an empty map.
+// orEmpty returns readable tags; nil becomes an empty map.
 func orEmpty(tags map[string]string) map[string]string {
 	if tags == nil {
 		return map[string]string{}

@@ -17,10 +17,9 @@ import (
 
 // terminateParams are the parameters of a termination, for people to read.
 type terminateParams struct {
-	// DeletedDisks end with the machine.
+	// DeletedDisks are deleted with the machine.
 	DeletedDisks []string `json:"deleted_disks"`
-	// Saved is true if a step before this one saves them; otherwise they were declared
-	// to hold nothing that matters.
+	// Saved is true if a previous step saves them; otherwise they were declared disposable.
 	Saved bool `json:"saved"`
 }
 
@@ -62,8 +61,8 @@ func planMachine(ctx context.Context, s *site, r *inventory.Resource, do policy.
 	}, nil
 }
 
-// machine reads a machine, a terminated one as long as EC2 shows it. A machine that is
-// not there is inventory.ErrNotFound.
+// machine reads a machine, including a terminated one while EC2 lists it; inventory.ErrNotFound if
+// it does not exist.
 func (p *place) machine(ctx context.Context, id string) (types.Instance, error) {
 	attempt := "read machine " + id
 	out, err := ec2Client(p.reading).DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
@@ -87,11 +86,10 @@ func stateOf(i types.Instance) types.InstanceStateName {
 	return i.State.Name
 }
 
-// deleted returns the disks that end with a machine. Where EC2 does not say, they do.
+// deleted returns the disks that are deleted with a machine; if EC2 does not say, they are.
 func deleted(i types.Instance) []string { return unsaved(i, policy.Do{}) }
 
-// unsaved returns the disks that end with a machine and that an action does not declare
-// scratch.
+// unsaved returns the disks that are deleted with a machine and not declared scratch by an action.
 func unsaved(i types.Instance, do policy.Do) []string {
 	disks := []string{}
 	for _, m := range i.BlockDeviceMappings {
@@ -104,13 +102,13 @@ func unsaved(i types.Instance, do policy.Do) []string {
 	return disks
 }
 
-// isRoot reports whether a machine boots from a disk. Where EC2 does not say, it does not.
+// isRoot reports whether a machine boots from a disk; false if EC2 does not say.
 func isRoot(i types.Instance, m types.InstanceBlockDeviceMapping) bool {
 	name := awssdk.ToString(i.RootDeviceName)
 	return name != "" && awssdk.ToString(m.DeviceName) == name
 }
 
-// unmanaged refuses a machine that a manager would replace, or would miss.
+// unmanaged refuses a machine that a manager would replace or miss.
 func unmanaged(noun, id string, operator *types.OperatorResponse, tags []types.Tag) error {
 	if m := managerOf(operator, tags); m != (inventory.Manager{}) {
 		return refusal("group-member", "%s %s belongs to %s: only its manager changes it", noun, id, m)
@@ -118,8 +116,8 @@ func unmanaged(noun, id string, operator *types.OperatorResponse, tags []types.T
 	return nil
 }
 
-// mayEnd refuses to end a machine that is protected, that a manager would bring back, or
-// whose local disks hold data. A question that gets no answer refuses.
+// mayEnd refuses to end a machine that is protected, that a manager would restart, or that has
+// local disks with data. An unanswered check refuses.
 func (p *place) mayEnd(ctx context.Context, i types.Instance, do policy.Do) error {
 	id := awssdk.ToString(i.InstanceId)
 	if err := unmanaged("machine", id, i.Operator, i.Tags); err != nil {
@@ -225,7 +223,7 @@ func (p *place) localDisks(ctx context.Context, machine types.InstanceType) (boo
 	return false, errors.New("the answer does not say")
 }
 
-// unanswered refuses because a question got no answer; the caller's having given up is no
+// unanswered returns the refusal for a check without a response; a canceled caller is not a
 // refusal.
 func unanswered(ctx context.Context, question string, err error) error {
 	if canceled(ctx) {
@@ -244,7 +242,7 @@ func (s *site) meant(ctx context.Context, t action.Task) (types.Instance, error)
 	return i, identical(t, utc(i.LaunchTime))
 }
 
-// stopMachine stops or hibernates.
+// stopMachine stops or hibernates a machine.
 func stopMachine(ctx context.Context, s *site, t action.Task) (string, error) {
 	i, err := s.meant(ctx, t)
 	if err != nil {
@@ -267,7 +265,7 @@ func stopMachine(ctx context.Context, s *site, t action.Task) (string, error) {
 	return becomes(out.StoppingInstances), nil
 }
 
-// terminateMachine terminates once the disks that were to be saved are.
+// terminateMachine terminates a machine once the disks to be saved are saved.
 func terminateMachine(ctx context.Context, s *site, t action.Task) (string, error) {
 	i, err := s.meant(ctx, t)
 	if err != nil {
@@ -294,7 +292,7 @@ func terminateMachine(ctx context.Context, s *site, t action.Task) (string, erro
 	return becomes(out.TerminatingInstances), nil
 }
 
-// becomes returns the state that a machine goes into.
+// becomes returns the state that a machine enters.
 func becomes(changes []types.InstanceStateChange) string {
 	for _, c := range changes {
 		if c.CurrentState != nil {
@@ -323,8 +321,8 @@ func lookStopped(ctx context.Context, s *site, t action.Task) (action.Progress, 
 	return action.NotDone, "", nil
 }
 
-// lookTerminated confirms a termination if EC2 reports it, or if EC2, an hour later, twice knows no
-// such machine.
+// lookTerminated confirms a termination if EC2 reports it, or if, an hour later, EC2 twice does not
+// know the machine.
 func lookTerminated(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	i, err := twice(ctx, func() (types.Instance, error) { return s.meant(ctx, t) })
 	switch {

@@ -13,10 +13,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// typesPage is how many machine types are asked for at once: the largest page.
+// typesPage is the maximum number of machine types per call.
 const typesPage = 100
 
-// describeTypes fills in the size of machines from EC2's description of their types, or from the
+// describeTypes sets the size of machines from EC2's description of their types, or from the
 // options if that cannot be read.
 func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resource) {
 	var names []string
@@ -26,7 +26,7 @@ func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resourc
 	slices.Sort(names)
 	sizes := map[string]inventory.Size{}
 	for some := range slices.Chunk(slices.Compact(names), typesPage) {
-		// Asked for by name, one type that EC2 does not know any more would fail the call.
+		// Requested by name, a type that EC2 no longer knows would fail the call.
 		byName := []types.Filter{{Name: awssdk.String("instance-type"), Values: some}}
 		err := pages(ctx, func(token *string) (*string, error) {
 			out, err := ec2Client(p.reading).DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{
@@ -56,7 +56,7 @@ func (p *place) describeTypes(ctx context.Context, machines []*inventory.Resourc
 	}
 }
 
-// describeSpot marks the spot machines of one-time requests, which cannot be stopped. Machines that
+// describeSpot marks spot machines with one-time requests, which cannot be stopped. Machines that
 // EC2 does not describe stay unknown.
 func (p *place) describeSpot(ctx context.Context, requests map[string]*inventory.Instance) {
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(requests)), filterValues) {
@@ -83,8 +83,8 @@ func (p *place) describeSpot(ctx context.Context, requests map[string]*inventory
 	}
 }
 
-// describeDisks fills in the sizes of disks that end with machines, where volumes are not
-// listed themselves. Where they cannot be read, they stay unknown.
+// describeDisks sets the sizes of disks that are deleted with machines, if volumes are not listed
+// separately. Unreadable sizes stay unknown.
 func (p *place) describeDisks(ctx context.Context, machines []*inventory.Resource) {
 	disks := map[string]*inventory.Disk{}
 	for _, r := range machines {
@@ -100,7 +100,7 @@ func (p *place) describeDisks(ctx context.Context, machines []*inventory.Resourc
 			Filters: []types.Filter{{Name: awssdk.String("volume-id"), Values: some}},
 		})
 		if err != nil {
-			return // the volume that is warned about has no size then
+			return // the size in the warning is then missing
 		}
 		for _, v := range out.Volumes {
 			if d := disks[awssdk.ToString(v.VolumeId)]; d != nil && v.Size != nil {
@@ -110,12 +110,12 @@ func (p *place) describeDisks(ctx context.Context, machines []*inventory.Resourc
 	}
 }
 
-// describedSize maps the description of a machine type. A description that lists no accelerator
-// is of a machine without one.
+// describedSize converts the description of a machine type. Without accelerators in it the machine
+// has none.
 func describedSize(t types.InstanceTypeInfo) inventory.Size {
 	devices, name, memory := 0, "", int32(0)
 	add := func(count *int32, of *string, mib *int32) {
-		devices += max(1, int(awssdk.ToInt32(count))) // a part of one is listed as none
+		devices += max(1, int(awssdk.ToInt32(count))) // a part of a device is listed as zero
 		name, memory = awssdk.ToString(of), awssdk.ToInt32(mib)
 	}
 	if g := t.GpuInfo; g != nil {
@@ -134,7 +134,7 @@ func describedSize(t types.InstanceTypeInfo) inventory.Size {
 			}
 			add(d.Count, d.Name, d.MemoryInfo.SizeInMiB)
 		}
-	case a != nil: // lists the same devices as NeuronInfo where there are both
+	case a != nil: // lists the same devices as NeuronInfo if both are present
 		for _, d := range a.Accelerators {
 			if d.MemoryInfo == nil {
 				d.MemoryInfo = &types.InferenceDeviceMemoryInfo{}
@@ -178,8 +178,8 @@ func describedSize(t types.InstanceTypeInfo) inventory.Size {
 	return s
 }
 
-// managers are tags by which the manager of a machine or a disk marks it; one that ends
-// with a colon, a slash or a dash stands for all that begin with it.
+// managers maps tags to the manager that sets them; a tag ending in a colon, slash or dash is a
+// prefix.
 var managers = []struct{ tag, kind string }{
 	{groupTag, inventory.ManagerAutoScaling},
 	{"aws:ec2:fleet-id", inventory.ManagerFleet},
@@ -198,12 +198,12 @@ var managers = []struct{ tag, kind string }{
 	{"AWSBatchServiceTag", inventory.ManagerBatch},
 }
 
-// claimTags are tags of volumes that Kubernetes made for claims (AWS EBS CSI driver, "Volume
-// tagging"; the in-tree provisioner wrote the first).
+// claimTags are tags of volumes for Kubernetes claims (AWS EBS CSI driver, "Volume tagging"; the
+// in-tree provisioner wrote the first).
 var claimTags = []string{"kubernetes.io/created-for/", "ebs.csi.aws.com/cluster", "CSIVolumeName"}
 
-// claimOf names the Kubernetes claim that a volume holds the data of, or its persistent volume,
-// where that is all its tags say.
+// claimOf returns the Kubernetes claim of a volume or, if its tags have no more, its persistent
+// volume.
 func claimOf(tags map[string]string) string {
 	const prefix = "kubernetes.io/created-for/"
 	if name := tags[prefix+"pvc/name"]; name != "" {
@@ -212,11 +212,11 @@ func claimOf(tags map[string]string) string {
 	return firstOf(tags[prefix+"pv/name"], tags["CSIVolumeName"])
 }
 
-// backupTag is on every snapshot and image that AWS Backup made (AWS Backup Developer Guide,
-// "Amazon EC2 and EBS backups"): it alone deletes them, and EC2 refuses to.
+// backupTag is on every snapshot and image of AWS Backup (AWS Backup Developer Guide, "Amazon EC2
+// and EBS backups"): only AWS Backup can delete them.
 const backupTag = "aws:backup:source-resource"
 
-// backupOf returns the manager of a snapshot or image: AWS Backup, or none.
+// backupOf returns AWS Backup as the manager of a snapshot or image, or none.
 func backupOf(tags map[string]string) inventory.Manager {
 	if _, ok := tags[backupTag]; ok {
 		return inventory.Manager{Kind: inventory.ManagerBackup}
@@ -224,7 +224,7 @@ func backupOf(tags map[string]string) inventory.Manager {
 	return inventory.Manager{}
 }
 
-// managerOf returns the manager of a machine or a disk: a service that says so, or the first
+// managerOf returns the manager of a machine or disk: the service that operates it, or the first
 // manager whose tag it has.
 func managerOf(operator *types.OperatorResponse, tags []types.Tag) inventory.Manager {
 	if operator != nil && awssdk.ToBool(operator.Managed) {
@@ -237,7 +237,7 @@ func managerOf(operator *types.OperatorResponse, tags []types.Tag) inventory.Man
 			case !ok || rest != "" && !prefix:
 			case m.tag == "kubernetes.io/cluster/":
 				return inventory.Manager{Kind: m.kind, Name: rest}
-			case slices.Contains(claimTags, m.tag): // its value names no cluster
+			case slices.Contains(claimTags, m.tag): // its value is not the name of a cluster
 				return inventory.Manager{Kind: m.kind}
 			default:
 				return inventory.Manager{Kind: m.kind, Name: awssdk.ToString(t.Value)}

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// TestSizeOfMachineTypes covers the sizes in EC2's own form.
+// TestSizeOfMachineTypes covers sizes in EC2's format.
 func TestSizeOfMachineTypes(t *testing.T) {
 	n := awssdk.Int32
 	size := func(gpus int, gpu string, mib int64) inventory.Size {
@@ -88,8 +88,9 @@ func TestSizeOfMachineTypes(t *testing.T) {
 	}
 }
 
-// TestDescribesAHundredTypesACall: types that EC2 leaves out, or refuses, come from the options.
-func TestDescribesAHundredTypesACall(t *testing.T) {
+// TestDescribesTypesInBatches checks that types omitted or refused by EC2 come from the
+// options.
+func TestDescribesTypesInBatches(t *testing.T) {
 	var calls []int
 	denied := false
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {

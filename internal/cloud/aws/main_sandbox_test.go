@@ -18,8 +18,8 @@ import (
 	"github.com/curfew-dev/curfew/test/ssmplugin"
 )
 
-// account is the one seeded account that the tests share, and the truth about it; scratch
-// is an empty one to act on.
+// account is the seeded account shared by the tests, with its expected facts; scratch is an empty
+// one for actions.
 var (
 	account, scratch *sandbox.Sandbox
 	truth            *sandbox.Truth
@@ -64,7 +64,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// size returns the price book's sizes of the seeded machine types.
+// size returns the price book's size of a machine type.
 func size(machineType string) inventory.Size {
 	gpus := 0
 	switch {
@@ -93,15 +93,15 @@ func environOf(t testing.TB, s *sandbox.Sandbox) {
 	}
 }
 
-// query asks as of the seeding.
+// query returns a query at the time of the seeding.
 func query() round.Query { return round.Query{Now: truth.Now, Window: 14 * 24 * time.Hour} }
 
-// options read all of the seeded regions, without waiting for turns.
+// options read all seeded regions without rate limits.
 func options() aws.Options {
 	return aws.Options{Regions: truth.Regions, RequestsPerSecond: 10_000, Size: size}
 }
 
-// observe reads the sandbox; the record holds only its calls afterwards.
+// observe reads the sandbox; afterwards the record holds only its calls.
 func observe(t testing.TB, o aws.Options) (*round.Observation, error) {
 	t.Helper()
 	environ(t)

@@ -23,7 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// elsewhere is the region in which resources are made to be acted on.
+// elsewhere is the region of resources to act on.
 const elsewhere = "us-east-2"
 
 // maker makes resources to act on.
@@ -32,7 +32,7 @@ type maker struct {
 	n int
 }
 
-// name returns a name that nothing else has.
+// name returns a unique name.
 func (m *maker) name() string {
 	m.n++
 	return strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "'",
@@ -52,7 +52,7 @@ func (m *maker) must(err error) {
 
 func (m *maker) ec2() *ec2.Client { return ec2.NewFromConfig(scratch.Config(elsewhere)) }
 
-// launch starts a machine with one disk that ends with it.
+// launch starts a machine with one disk that is deleted with it.
 func (m *maker) launch(machineType string, change func(*ec2.RunInstancesInput)) inventory.Ref {
 	in := &ec2.RunInstancesInput{
 		ImageId: awssdk.String("ami-0000000000000base"), MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1),
@@ -88,7 +88,8 @@ func (m *maker) disk(machine inventory.Ref) inventory.Ref {
 	return m.ref(inventory.KindVolume, out.Volumes[0].VolumeId)
 }
 
-// group makes a group of n machines that needs one, each with a disk that ends with it.
+// group creates a group of n machines with a minimum of one, each with a disk that is deleted with
+// it.
 func (m *maker) group(n int32) inventory.Ref {
 	api, name := autoscaling.NewFromConfig(scratch.Config(elsewhere)), m.name()
 	_, err := api.CreateLaunchConfiguration(m.Context(), &autoscaling.CreateLaunchConfigurationInput{
@@ -108,7 +109,7 @@ func (m *maker) group(n int32) inventory.Ref {
 	return m.ref(inventory.KindAutoScalingGroup, &name)
 }
 
-// grouped makes a group of some machines, and returns the first of them.
+// grouped creates a group of n machines and returns the first.
 func (m *maker) grouped(n int32) inventory.Ref {
 	api, name := autoscaling.NewFromConfig(scratch.Config(elsewhere)), m.group(n).ID
 	out, err := api.DescribeAutoScalingGroups(m.Context(), &autoscaling.DescribeAutoScalingGroupsInput{
@@ -118,8 +119,8 @@ func (m *maker) grouped(n int32) inventory.Ref {
 	return m.ref(inventory.KindInstance, out.AutoScalingGroups[0].Instances[0].InstanceId)
 }
 
-// formerLifecycle is the lifecycle configuration of the buckets: a rule with fields unknown to
-// curfew, in a format that curfew never writes.
+// formerLifecycle is the lifecycle of the buckets: a rule with fields unknown to curfew, in a
+// format that curfew never writes.
 const formerLifecycle = `<?xml version="1.0" encoding="UTF-8"?>
 <LifecycleConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
   <Rule><ID>logs &amp; all</ID><Filter><And><Prefix>logs/</Prefix><ObjectSizeGreaterThan>131072</ObjectSizeGreaterThan></And></Filter>
@@ -127,7 +128,7 @@ const formerLifecycle = `<?xml version="1.0" encoding="UTF-8"?>
     <NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays><NewerNoncurrentVersions>3</NewerNoncurrentVersions></NoncurrentVersionExpiration></Rule>
 </LifecycleConfiguration>`
 
-// bucket makes a versioned bucket with a lifecycle of its own, where there is a document.
+// bucket creates a versioned bucket, with a lifecycle if there is a document.
 func (m *maker) bucket(document string) inventory.Ref {
 	api, name := s3.NewFromConfig(scratch.Config(elsewhere), func(o *s3.Options) { o.UsePathStyle = true }), m.name()
 	_, err := api.CreateBucket(m.Context(), &s3.CreateBucketInput{
@@ -173,7 +174,7 @@ func (m *maker) endpoint(machines int32) inventory.Ref {
 	return m.ref(inventory.KindEndpoint, &name)
 }
 
-// trainingJob makes a job that runs; moto completes it at once.
+// trainingJob creates a running job; moto completes it at once.
 func (m *maker) trainingJob() inventory.Ref {
 	name := m.name()
 	_, err := sagemaker.NewFromConfig(scratch.Config(elsewhere)).CreateTrainingJob(m.Context(),

@@ -52,7 +52,7 @@ func TestPlatform(t *testing.T) {
 		"Red Hat Enterprise Linux": "rhel", "Windows": "windows",
 		"":                                 "",
 		"Red Hat Enterprise Linux with HA": "red-hat-enterprise-linux-with-ha", " SUSE Linux ": "suse",
-		// A reservation of a platform covers a machine of it, also where it says that it is for a VPC.
+		// A platform's reservation covers its machines, also if it says that it is for a VPC.
 		"Red Hat Enterprise Linux (Amazon VPC)": "rhel", "SUSE Linux (Amazon VPC)": "suse",
 		"Windows (Amazon VPC)":                     "windows",
 		"Windows with SQL Server Web (Amazon VPC)": "windows-with-sql-server-web",
@@ -290,7 +290,7 @@ func TestPlatforms(t *testing.T) {
 		{"Red Hat Enterprise Linux", "", "rhel", false},
 		{"Windows with SQL Server Standard", "windows", "windows-with-sql-server-standard", false},
 		{"", "windows", "windows", false},
-		{"", "", "linux", true}, // as other implementations of the API answer
+		{"", "", "linux", true}, // as other implementations of the API respond
 	} {
 		i := types.Instance{Platform: types.PlatformValues(tc.windows)}
 		if tc.details != "" {

@@ -12,8 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// How far back, and in what steps, usage is read besides the query's own window: the
-// windows of the rules that look at it.
+// Lookback and step of metrics beyond the query's window, required by the rules that use them.
 const (
 	step            = time.Hour
 	fineStep        = time.Minute
@@ -23,7 +22,7 @@ const (
 	natStep         = 24 * time.Hour
 	natSpan         = 30 * 24 * time.Hour
 	reservationSpan = 7 * 24 * time.Hour
-	// For how long CloudWatch keeps minutes and steps of five.
+	// The retention of CloudWatch for one-minute and five-minute steps.
 	fineKept   = 15 * 24 * time.Hour
 	middleKept = 63 * 24 * time.Hour
 	source     = "cloudwatch"
@@ -32,11 +31,9 @@ const (
 // Name implements [usage.Source].
 func (c *Cloud) Name() string { return source }
 
-// Measure implements [usage.Source]: it reads what CloudWatch has of resources of this
-// cloud. The minutes of metrics that are kept for a while only are read as finely as they
-// are kept. Gateways and reservations are read as far back as the rules about them look,
-// whatever the interval. It asks whose the credentials are only where nothing was listed
-// before.
+// Measure implements [usage.Source]: it reads CloudWatch metrics of resources, in the finest step
+// that is still retained. Gateways and reservations are read over the lookback of their rules,
+// whatever the interval. It identifies the credentials only if nothing was listed before.
 func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv usage.Interval,
 	open func(r *inventory.Resource, o usage.SourceInfo) usage.Sink,
 ) (usage.MeasureResult, error) {
@@ -79,7 +76,7 @@ func (c *Cloud) Measure(ctx context.Context, resources []*inventory.Resource, iv
 	return usage.MeasureResult{BlindSpots: s.blindSpots, Calls: calls, Unread: s.unmeasured}, err
 }
 
-// measurable reports whether there may be metrics of a resource that tell something of it.
+// measurable reports whether a resource may have useful metrics.
 func measurable(r *inventory.Resource) bool {
 	switch d := r.Detail.(type) {
 	case *inventory.Instance, *inventory.Endpoint, *inventory.TrainingJob:
@@ -106,7 +103,7 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
 			for _, name := range r.Aliases {
-				// Networks share addresses, and those of the machines that are not listed are not known.
+				// Networks share addresses, and the addresses of unlisted machines are unknown.
 				if _, err := netip.ParseAddr(name); err != nil {
 					p.nameHost(name, r.ID)
 				}
@@ -152,10 +149,9 @@ func (p *place) measure(ctx context.Context, resources []*inventory.Resource, iv
 	p.tellUnmeasured(ctx, p.read(ctx, m.batches(open)...))
 }
 
-// stepOf is the time that one point stands for in a window. What is judged in order to act
-// is a window of hours, read as finely as CloudWatch keeps standard metrics; two weeks of
-// minutes would be more points than one asks for. (CloudWatch User Guide, "Metrics
-// retention": minutes for 15 days, five minutes for 63.)
+// stepOf returns the step of points in a window. Windows of hours, on which actions are based, use
+// the finest standard step; two weeks of minutes would be too many points. (CloudWatch User Guide,
+// "Metrics retention": minutes for 15 days, five minutes for 63.)
 func stepOf(window time.Duration) time.Duration {
 	switch {
 	case window <= fineWindow:
@@ -166,8 +162,8 @@ func stepOf(window time.Duration) time.Duration {
 	return step
 }
 
-// periodOf returns the time of one point within an interval: as asked, in whole minutes, or by its
-// length, and never less than CloudWatch keeps.
+// periodOf returns the step of an interval: as requested, in whole minutes, or by its length, and
+// never finer than CloudWatch retains.
 func periodOf(iv usage.Interval) time.Duration {
 	length := iv.To.Sub(iv.From)
 	if iv.Step <= 0 {
@@ -183,14 +179,13 @@ func periodOf(iv usage.Interval) time.Duration {
 	return (iv.Step + kept - 1) / kept * kept
 }
 
-// slowest is the longest pause between two points of a metric that is reported regularly: EC2's
-// basic monitoring. Rarer points are read with their gaps.
+// slowest is the longest regular reporting interval: EC2's basic monitoring. Rarer points are read
+// with gaps.
 const slowest = 5 * time.Minute
 
-// cadence is the time between the points of a series that was asked for in finer steps than
-// it is reported in: then each of its points stands for more time than was asked for. It is
-// the least time between two points, so that one that is missing stays a gap, and never
-// more than [slowest].
+// cadence returns the reporting interval of a series that was queried in finer steps: each of its
+// points covers that time. It is the minimum time between two points, so that a missing point stays
+// a gap, and at most [slowest].
 func cadence(asked time.Duration, at []moment) time.Duration {
 	if len(at) < 3 {
 		return asked
@@ -205,46 +200,46 @@ func cadence(asked time.Duration, at []moment) time.Duration {
 	return max(asked, least)
 }
 
-// batch is empty, over the last span from the start of a step, and up to a time: the newest
-// step is not over yet, but what it has so far tells whether something began.
+// batchOf returns an empty batch over the last span, from the start of a step up to a time. The
+// newest step is incomplete, but can show that activity began.
 func batchOf(to time.Time, span, period time.Duration) batch {
 	return batch{from: to.Add(-span).Truncate(period), to: to, period: period}
 }
 
-// meters collects the series to read of a place.
+// meters collects the series to read for a place.
 type meters struct {
 	place                  *place
 	usual, daily, reserved batch
 	subjects               []*subject
 }
 
-// meters begins to collect the series of an interval.
+// meters starts collecting the series of an interval.
 func (p *place) meters(iv usage.Interval) *meters {
 	return &meters{
 		place: p, usual: batchOf(iv.To, iv.To.Sub(iv.From), periodOf(iv)), daily: batchOf(iv.To, natSpan, natStep),
 		reserved: batchOf(iv.To, reservationSpan, step)}
 }
 
-// subject is a resource of which something is read, all of it in one batch.
+// subject is a resource to read, all of it in one batch.
 type subject struct {
 	resource *inventory.Resource
 	batch    *batch
-	opened   usage.SourceInfo // for a meter that is reported in every step
+	opened   usage.SourceInfo // for a meter with a point in every step
 	series   []measurement
-	// held are the runs read so far, until all of them were.
+	// held holds the runs read so far, until all are complete.
 	held []run
 }
 
-// measurement is several statistics that tell one signal of a resource or of one of its GPUs.
+// measurement combines statistics into one signal of a resource or GPU.
 type measurement struct {
 	gpu        string
 	signal     usage.Signal
 	statistics []statistic
-	// value is the point at a moment, unless there is none.
+	// value returns the point of a moment, if there is one.
 	value func(moment) (mean, max float64, ok bool)
 }
 
-// run is the points of one signal, each standing for a step.
+// run is the points of one signal with their step.
 type run struct {
 	gpu    string
 	signal usage.Signal
@@ -252,8 +247,8 @@ type run struct {
 	points []usage.Point
 }
 
-// subject begins to read a resource within a batch's time: from when it was made, if that
-// is later, in whole steps. It returns nil for a resource that is younger than a step.
+// subject starts reading a resource within a batch's time, from its creation if that is later, in
+// whole steps. It returns nil for a resource younger than a step.
 func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subject {
 	from := b.from
 	if since.After(from) {
@@ -267,8 +262,8 @@ func (m *meters) subject(r *inventory.Resource, b *batch, since time.Time) *subj
 	return s
 }
 
-// batches returns the requests. A resource's series are adjacent, so that few of its points wait
-// for the others: its sinks are opened once all its series were answered.
+// batches returns the requests. A resource's series are adjacent, so that few points have to wait:
+// its sinks are opened once all of its series are read.
 func (m *meters) batches(open func(*inventory.Resource, usage.SourceInfo) usage.Sink) []batch {
 	for _, s := range m.subjects {
 		if len(s.series) == 0 {
@@ -288,7 +283,7 @@ func (m *meters) batches(open func(*inventory.Resource, usage.SourceInfo) usage.
 	return []batch{m.usual, m.daily, m.reserved}
 }
 
-// hold keeps the points of a series.
+// hold stores the points of a series.
 func (s *subject) hold(x measurement, data [][]point) {
 	at := moments(data)
 	r := run{gpu: x.gpu, signal: x.signal, step: cadence(s.batch.period, at)}
@@ -322,9 +317,8 @@ func (s *scan) handOver(x *subject, open func(*inventory.Resource, usage.SourceI
 	x.held = nil
 }
 
-// level adds a series of a signal with a mean and a maximum in each step, from one or
-// several metrics of which the highest counts. With all set, a step counts only when
-// every metric has it: a part that is silent might be busy.
+// level adds a series with mean and maximum in each step, from the highest of one or several
+// metrics. With all set, a step counts only if every metric has it: a missing part might be busy.
 func (s *subject) level(gpu string, signal usage.Signal, scale float64, all bool, metrics ...metric) {
 	x := measurement{gpu: gpu, signal: signal}
 	for _, of := range metrics {
@@ -343,7 +337,7 @@ func (s *subject) level(gpu string, signal usage.Signal, scale float64, all bool
 	s.series = append(s.series, x)
 }
 
-// gauge adds a series of a signal that needs one statistic only.
+// gauge adds a series with one statistic.
 func (s *subject) gauge(gpu string, signal usage.Signal, scale float64, stat string, metrics ...metric) {
 	x := measurement{gpu: gpu, signal: signal}
 	for _, of := range metrics {
@@ -360,14 +354,14 @@ func (s *subject) gauge(gpu string, signal usage.Signal, scale float64, stat str
 	s.series = append(s.series, x)
 }
 
-// counter adds a series of amounts in each step, summed over several metrics. If only some of them
-// have a step, a positive sum proves activity, and no sum proves rest.
+// counter adds a series of amounts in each step, summed over several metrics. If some metrics lack
+// a step, a positive sum proves activity, but zero does not prove idleness.
 func (s *subject) counter(signal usage.Signal, metrics ...metric) {
 	s.counterOf(signal, len(metrics), metrics...)
 }
 
-// counterOf is a counter of which only the first few metrics are published where there is
-// nothing to count.
+// counterOf is a counter of which only the first metrics are published while there is nothing to
+// count.
 func (s *subject) counterOf(signal usage.Signal, always int, metrics ...metric) {
 	x := measurement{signal: signal}
 	for _, of := range metrics {
@@ -412,7 +406,7 @@ func (m *meters) natGateway(r *inventory.Resource) {
 	}
 }
 
-// balancerMetrics has the request metric of each type of load balancer.
+// balancerMetrics holds the request metric of each type of load balancer.
 var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	"application": {"AWS/ApplicationELB", "RequestCount", "LoadBalancer"},
 	"network":     {"AWS/NetworkELB", "NewFlowCount", "LoadBalancer"},
@@ -420,8 +414,8 @@ var balancerMetrics = map[string]struct{ namespace, name, dimension string }{
 	classicType:   {"AWS/ELB", "RequestCount", "LoadBalancerName"},
 }
 
-// answeredMetrics count the requests that an application load balancer answers by itself, without a
-// target; its request metrics do not (Application Load Balancer guide, "CloudWatch metrics").
+// answeredMetrics count the requests that an application load balancer answers without a target,
+// which its request metrics exclude (Application Load Balancer guide, "CloudWatch metrics").
 var answeredMetrics = []string{"HTTP_Redirect_Count", "HTTP_Fixed_Response_Count"}
 
 func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) {
@@ -440,8 +434,8 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 		}
 	}
 	s.counterOf(usage.Requests, 1, requests...)
-	// Requests are published only where there are some; that targets are healthy is
-	// published always, and proves that the balancer is measured.
+	// Requests are published only if there are some; the number of healthy targets is always
+	// published, and shows that the balancer is measured.
 	var healthy []metric
 	if r.Type == classicType {
 		healthy = append(healthy, metric{x.namespace, healthyMetric, dims(x.dimension, d.Dimension)})
@@ -458,14 +452,12 @@ func (m *meters) loadBalancer(r *inventory.Resource, d *inventory.LoadBalancer) 
 
 const (
 	healthyMetric = "HealthyHostCount"
-	// maxTargetGroups bounds how many groups of one balancer are asked for; AWS allows
-	// 100 to each.
+	// maxTargetGroups bounds the target groups per balancer; AWS allows 100.
 	maxTargetGroups = 100
 )
 
-// endpoint reads requests and the machines' use of each variant. SageMaker's GPU
-// utilization is the sum over a machine's GPUs (0 to 100% times their number), so that
-// it is no less than any one of them.
+// endpoint reads requests and machine utilization of each variant. SageMaker's GPU utilization is
+// the sum over a machine's GPUs (0 to 100% times their number), an upper bound for each.
 func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 	s := m.subject(r, &m.usual, r.CreatedAt)
 	if s == nil || len(d.Variants) == 0 {
@@ -488,13 +480,13 @@ func (m *meters) endpoint(r *inventory.Resource, d *inventory.Endpoint) {
 	m.hosts(s, cpu, gpu)
 }
 
-// maxHosts bounds how many machines of a training job are measured; a larger job is not
-// measured at all, because one machine left out may be the busy one.
+// maxHosts bounds the machines of a measured training job; a larger job is not measured at all,
+// because an omitted machine may be the busy one.
 const maxHosts = 64
 
 func (m *meters) trainingJob(r *inventory.Resource, d *inventory.TrainingJob) {
 	if r.Type == "" {
-		return // of several types, or of one that could not be read: the idle type is not known
+		return // several types, or an unreadable one: the type of the idle machine is unknown
 	}
 	since := r.CreatedAt
 	if d.StartedAt.After(since) {
@@ -522,9 +514,9 @@ type hostMetric struct {
 	machine string
 }
 
-// hosts reads the use of a managed service's machines. SageMaker's CPU utilization is the
-// sum over the cores, 0 to 100% times their number; where the number of
-// cores is unknown the sum stands, which is at least the machine's share.
+// hosts reads the utilization of a managed service's machines. SageMaker's CPU utilization is the
+// sum over the cores, 0 to 100% times their number; if that is unknown the sum is used as an upper
+// bound.
 func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {
 	c := m.place.scan.cloud
 	cores := 0
@@ -553,8 +545,8 @@ func (m *meters) hosts(s *subject, cpu, gpu []hostMetric) {
 	}
 }
 
-// heldMemory reads the memory of a machine with one GPU, where its size is known:
-// SageMaker gives a share, and of several GPUs their sum.
+// heldMemory reads the memory of a machine with one GPU of known size: SageMaker publishes a share,
+// for several GPUs their sum.
 func (m *meters) heldMemory(s *subject, machine string, x metric) {
 	c := m.place.scan.cloud
 	n, _ := c.accelerators(machine)

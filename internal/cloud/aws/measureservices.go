@@ -5,15 +5,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// serviceMetrics are the metrics of a managed service's resource: connections, or where the
-// service keeps some of its own the requests that it answers.
+// serviceMetrics are the metrics of a managed service's resource: connections, or requests if the
+// service has connections of its own.
 type serviceMetrics struct {
 	namespace, dimension, connections string
 	requests                          []string
 }
 
-// databaseMetrics returns the metrics of a database, cache or warehouse; nil where none is
-// read.
+// databaseMetrics returns the metrics of a database, cache or warehouse, or nil.
 func databaseMetrics(r *inventory.Resource) *serviceMetrics {
 	d, ok := r.Detail.(*inventory.Database)
 	switch {
@@ -60,8 +59,8 @@ func (m *meters) database(r *inventory.Resource) {
 	}
 }
 
-// table reads the consumption of a table and its indexes, which is published only if there is some,
-// and their provisioned capacity, which is published always.
+// table reads the consumption of a table and its indexes, which is published only if positive, and
+// their provisioned capacity, which is always published.
 func (m *meters) table(r *inventory.Resource, d *inventory.Table) {
 	s := m.subject(r, &m.usual, r.CreatedAt)
 	if s == nil {

@@ -16,28 +16,27 @@ import (
 	"github.com/aws/smithy-go/transport/http/protocol/awsquery"
 )
 
-// metricsProtocol makes a client of CloudWatch speak the protocol of its endpoint: the SDK begins
-// with AWS's CBOR, and other implementations of the API have the Query protocol. A call in CBOR
-// that gets another kind of answer is made again as a query, and after one successful query all
-// calls are queries.
+// metricsProtocol makes a CloudWatch client use the protocol of its endpoint: the SDK uses AWS's
+// CBOR, while other implementations of the API have the Query protocol. A CBOR call with a foreign
+// response is repeated as a query, and after one successful query all calls are queries.
 func metricsProtocol(o *cloudwatch.Options) {
 	both := &metricsProtocols{ClientProtocol: o.Protocol, query: awsquery.New(schemas.GraniteServiceVersion20100801)}
 	o.Protocol = both
 	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
-		// Last, so that a repeated call is one call for the middleware before.
+		// Last, so that a repeated call counts as one for earlier middleware.
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("CurfewProtocol", both.call), middleware.After)
 	})
 }
 
-// metricsProtocols is CBOR, and the Query protocol for calls whose context says so.
+// metricsProtocols is CBOR, and the Query protocol for calls marked in their context.
 type metricsProtocols struct {
 	smithyhttp.ClientProtocol
 	query smithyhttp.ClientProtocol
-	// speaksQuery is true once the endpoint has answered a query.
+	// speaksQuery is true once the endpoint has responded to a query.
 	speaksQuery atomic.Bool
 }
 
-// queryKey marks a call that is made as a query.
+// queryKey is the context key of calls made as a query.
 type queryKey struct{}
 
 // call makes a call in the protocol of the endpoint.
@@ -57,8 +56,8 @@ func (p *metricsProtocols) call(
 	return out, meta, err
 }
 
-// unspoken reports whether an endpoint that does not know CBOR refused a call in it. CloudWatch marks
-// each of its answers with their protocol, refusals included.
+// unspoken reports whether an endpoint without CBOR refused a call in it. CloudWatch marks each
+// response with its protocol, including refusals.
 func unspoken(err error) bool {
 	var inXML *xmlError
 	if errors.As(err, &inXML) {
@@ -105,8 +104,8 @@ func (p *metricsProtocols) DeserializeResponse(
 	return protocol.DeserializeResponse(ctx, schema, types, resp, out)
 }
 
-// xmlError is the failure of an endpoint that took a call in CBOR for a query without an action:
-// LocalStack answers so. The same call would fail again.
+// xmlError is the error of an endpoint that read a CBOR call as a query without an action, as
+// LocalStack does. The same call would fail again.
 type xmlError struct{ status int }
 
 func (e *xmlError) Error() string {

@@ -25,8 +25,8 @@ func metricsOf(endpoint string) *cloudwatch.Client {
 	return cloudwatch.NewFromConfig(cfg, aws.MetricsProtocol)
 }
 
-// TestReadsMetricsWithoutCBOR writes metrics by a query into another implementation of AWS's API,
-// which has no CBOR, and reads them.
+// TestReadsMetricsWithoutCBOR writes metrics by a query into another implementation of the API,
+// which lacks CBOR, and reads them.
 func TestReadsMetricsWithoutCBOR(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Hour).Add(-2 * time.Hour)
 	form := url.Values{
@@ -76,7 +76,7 @@ func TestProtocolOfMetrics(t *testing.T) {
 	const answer = `<ListMetricsResponse><ListMetricsResult><Metrics/></ListMetricsResult></ListMetricsResponse>`
 	for _, tc := range []struct {
 		name string
-		// status and header, the protocol that it names, answer calls in CBOR.
+		// status and header, with the protocol, are the response to CBOR calls.
 		status int
 		header string
 		kind   string // of the content

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// Mutation is one call that changes an account. A client that acts makes the calls
-// in mutations and no others, a client that reads none of them.
+// Mutation is one call that changes an account. Acting clients make only the calls in mutations,
+// reading clients none of them.
 type Mutation struct {
 	// Service is the prefix of the service's IAM actions, Name the API operation:
 	// "ec2", "StopInstances".
@@ -20,16 +20,16 @@ type Mutation struct {
 	Actions []string
 	// Harm is the worst effect on a resource.
 	Harm Harm
-	// Tagged is true if IAM knows the tags of the resource when it decides on the call
-	// (aws:ResourceTag; Service Authorization Reference), and for one that writes tags their keys
-	// (aws:TagKeys). Of a bucket it knows them only where attribute-based access control is on,
-	// and then PutBucketTagging is refused (Amazon S3 User Guide, "Enabling ABAC in general
-	// purpose buckets"), so that the tags of buckets count as unknown here.
+	// Tagged is true if IAM can use the resource's tags for the call (aws:ResourceTag; Service
+	// Authorization Reference), and for tagging calls the keys (aws:TagKeys). For buckets that
+	// requires attribute-based access control, with which PutBucketTagging is refused (Amazon S3
+	// User Guide, "Enabling ABAC in general purpose buckets"), so the tags of buckets count as
+	// unusable.
 	Tagged bool
 }
 
-// Harm is how much a call can do to a resource, from the least to the most. Its zero value is
-// unknown, and no policy allows such a call.
+// Harm is the severity of a call's effect on a resource, ascending. Its zero value is unknown, and
+// no policy allows such a call.
 type Harm int
 
 // The harms.
@@ -38,15 +38,15 @@ const (
 	Saves Harm = iota + 1
 	// Describes writes or removes tags.
 	Describes
-	// Restores takes an action back: it starts what was stopped, and removes what an action put.
+	// Restores undoes an action: it starts stopped resources, and removes what an action added.
 	Restores
-	// Halts ends work that runs.
+	// Halts ends running work.
 	Halts
-	// Destroys takes a resource or data away, or makes a service do so by age.
+	// Destroys deletes a resource or data, or makes a service do so by age.
 	Destroys
 )
 
-// mutations is every call that changes something.
+// mutations are all mutating calls.
 var mutations = []Mutation{
 	{Service: "ec2", Name: "StopInstances", Actions: []string{"StopInstances"}, Harm: Halts, Tagged: true},
 	{Service: "ec2", Name: "StartInstances", Actions: []string{"StartInstances"}, Harm: Restores, Tagged: true},
@@ -171,7 +171,7 @@ var mutations = []Mutation{
 // API returns "ec2:StopInstances".
 func (m Mutation) API() string { return m.Service + ":" + m.Name }
 
-// mutable finds mutations by "service:Name".
+// mutable indexes mutations by "service:Name".
 var mutable = sync.OnceValue(func() map[string]bool {
 	m := make(map[string]bool, len(mutations))
 	for _, x := range mutations {
@@ -180,16 +180,16 @@ var mutable = sync.OnceValue(func() map[string]bool {
 	return m
 })
 
-// acting returns the clients that change what p reads.
+// acting returns clients that can change the place.
 func (p *place) acting() *clients {
 	return &clients{config: func(service string) awssdk.Config {
 		return p.configured(guardActions(service, p.scan.limits.of(p.account.id, p.region, service)))
 	}}
 }
 
-// guardActions is the middleware of clients that act: a call that is not in mutations is refused
-// before anything is sent, a rehearsed one is collected and not sent, and each attempt waits for
-// its turn.
+// guardActions returns the middleware of acting clients: a call that is not in mutations is refused
+// before it is sent, a rehearsed one is collected instead of sent, and each attempt waits for the
+// rate limit.
 func guardActions(service string, limit limit) func(*middleware.Stack) error {
 	return guarded(service, limit, "CurfewActions", func(ctx context.Context, input any) (func(time.Time), error) {
 		api := service + ":" + awsmiddleware.GetOperationName(ctx)

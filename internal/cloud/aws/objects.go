@@ -25,12 +25,11 @@ type Bucket struct {
 	clients *clients
 }
 
-// bucketRegion is the header in which S3 says where a bucket is, also when it refuses.
+// bucketRegion is the header with a bucket's region, also in refusals.
 const bucketRegion = "X-Amz-Bucket-Region"
 
-// Bucket finds a bucket, in whichever region it is. It needs s3:ListBucket and
-// s3:GetObject on it, which are no part of [PolicyJSON] where no bill is read. A bucket
-// that is not there is fs.ErrNotExist.
+// Bucket finds a bucket in any region. It needs s3:ListBucket and s3:GetObject, which [PolicyJSON]
+// includes only if a bill is read. A missing bucket is fs.ErrNotExist.
 func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 	home := c.first()
 	in := c.clientsOf(home)
@@ -58,8 +57,8 @@ func (c *Cloud) Bucket(ctx context.Context, name string) (*Bucket, error) {
 	return &Bucket{cloud: c, name: name, region: home, clients: in}, nil
 }
 
-// List calls each with the key and the size of every object under a prefix, in the order
-// of keys. An error of each ends it and is returned.
+// List calls each with the key and size of every object under a prefix, in key order. An error of
+// each stops it and is returned.
 func (b *Bucket) List(ctx context.Context, prefix string, each func(key string, size int64) error) error {
 	in := &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix}
 	return pages(ctx, func(token *string) (*string, error) {
@@ -77,8 +76,8 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(key string, 
 	})
 }
 
-// Open returns an object's content; a connection that breaks off while it is read is an
-// error of the reader. An object that is not there is fs.ErrNotExist.
+// Open returns an object's content; if the connection breaks the reader fails. A missing object is
+// fs.ErrNotExist.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	out, err := s3Client(b.clients).GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
 	var refused *smithyhttp.ResponseError
@@ -91,7 +90,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, error) {
 	return out.Body, nil
 }
 
-// Put writes an object. It needs s3:PutObject, and no other call passes.
+// Put writes an object, with a client limited to s3:PutObject.
 func (b *Bucket) Put(ctx context.Context, key string, body []byte) error {
 	cfg := b.cloud.config.Copy()
 	cfg.Region = b.region

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReadsBucketInItsRegion finds a bucket in another region, lists it page by page and reads an
-// object; a refused or truncated answer is an error.
+// object; a refused or truncated response is an error.
 func TestReadsBucketInItsRegion(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/s3/") {

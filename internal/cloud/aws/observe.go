@@ -18,18 +18,17 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// maxParts is how many parts of an observation run at once. Their calls are bounded by
-// the rate limit besides.
+// maxParts is the number of concurrent parts of an observation. Their calls are also rate-limited.
 const maxParts = 24
 
-// scan is one observation under way.
+// scan is one observation in progress.
 type scan struct {
 	cloud *Cloud
 	query round.Query
 	tally *tally
 	// limits bound the calls.
 	limits *limits
-	// clients are those of the places.
+	// clients holds the clients of the places.
 	clients clientCache[placeKey]
 	// only selects the resources to read; nil selects all.
 	only map[inventory.Ref]bool
@@ -39,21 +38,20 @@ type scan struct {
 	blindSpots  []inventory.BlindSpot
 	partial     map[partialKey]*partialFailure
 	unread      map[string]bool
-	unmeasured  map[inventory.Ref]string // why metrics of a resource could not be read
+	unmeasured  map[inventory.Ref]string // reasons for unreadable metrics of resources
 	ended       []*inventory.Resource
-	commitments bool // all of them were read
-	planSeen    bool // a savings plan for machines, in whichever region
+	commitments bool // all commitments were read
+	planSeen    bool // there is a savings plan for machines in some region
 	billed      []accountBill
 	places      []*place
-	many        bool // several accounts, so blind spots name theirs
+	many        bool // there are several accounts, so blind spots name theirs
 	progress    round.Progress
-	handing     sync.Mutex // held while points are handed over
+	handing     sync.Mutex // held while delivering points
 }
 
-// List reads what every account and region holds, or of some resources what they are, their
-// state, their tags, and what protects a machine from being terminated. See [round.Lister]
-// for what it promises; it returns ctx's error when the caller gives up, and a
-// [RegionError] when there is nothing of that name to read.
+// List reads the resources of every account and region, or of given resources their state, tags and
+// termination protection. See [round.Lister] for its contract; it returns ctx's error if canceled,
+// and a [RegionError] if there is no such region.
 func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, error) {
 	s := c.scan(q, c.limits())
 	accounts, err := s.accounts(ctx)
@@ -78,14 +76,14 @@ func (c *Cloud) List(ctx context.Context, q round.Query) (*round.Observation, er
 	return s.observation(accounts)
 }
 
-// scan begins an observation.
+// scan starts an observation.
 func (c *Cloud) scan(q round.Query, l *limits) *scan {
 	q.Now = q.Now.UTC()
 	return &scan{cloud: c, query: q, tally: newTally(), limits: l, partial: map[partialKey]*partialFailure{},
 		unread: map[string]bool{}, commitments: q.Kinds == nil || q.Kinds[inventory.KindCommitment]}
 }
 
-// plan decides which regions of which accounts are read.
+// plan chooses the regions to read in each account.
 func (s *scan) plan(ctx context.Context, accounts []*account) error {
 	regions := make([][]string, len(accounts))
 	g, gctx := errgroup.WithContext(ctx)
@@ -120,8 +118,7 @@ type part struct {
 	run  func(context.Context)
 }
 
-// run works through the parts, several at once. The only error is the caller's having
-// given up.
+// run works through the parts concurrently. Its only error is that of the context.
 func (s *scan) run(ctx context.Context, parts []part) error {
 	s.mu.Lock()
 	s.progress.Total += len(parts)
@@ -148,24 +145,24 @@ func (s *scan) done(what string) {
 	s.progress.Done++
 	s.progress.Resources = len(s.resources)
 	if s.query.Progress != nil {
-		s.query.Progress(s.progress) // under the lock, so that it never goes back
+		s.query.Progress(s.progress) // under the lock, so that progress never goes back
 	}
 }
 
-// list is one of a place's lists and the kinds that it is needed for.
+// list is one of a place's listings with the kinds that need it.
 type list struct {
 	what  string
 	run   func(*place, context.Context)
 	kinds []inventory.Kind
 }
 
-// lists are the listings of a place, except those of the account as a whole.
+// lists are the listings of a place, except account-wide ones.
 var lists = []list{
 	{"machines", (*place).instances, onlyMachines},
 	{"volumes", (*place).volumes, []inventory.Kind{inventory.KindVolume}},
 	{"snapshots", (*place).snapshots, []inventory.Kind{inventory.KindSnapshot}},
 	{"snapshot locks", (*place).snapshotLocks, []inventory.Kind{inventory.KindSnapshot, inventory.KindImage}},
-	// which snapshots they need
+	// to find the snapshots they need
 	{"images", (*place).images, []inventory.Kind{inventory.KindImage, inventory.KindSnapshot}},
 	{
 		"launch templates and fleets", (*place).readLaunchers,
@@ -239,8 +236,8 @@ func (s *scan) asked(kinds ...inventory.Kind) bool {
 	return s.query.Kinds == nil || slices.ContainsFunc(kinds, func(k inventory.Kind) bool { return s.query.Kinds[k] })
 }
 
-// link fills in facts that need all lists: the users of snapshots and images, the sizes of the
-// disks of machines, and the names in metrics.
+// link sets facts that need several lists: the users of snapshots and images, the sizes of
+// machines' disks, and names in metrics.
 func (s *scan) link() {
 	for _, p := range s.places {
 		p.name(s.resources)
@@ -279,7 +276,7 @@ func (s *scan) link() {
 	}
 }
 
-// name notes on a place's resources their names in metrics.
+// name sets the names in metrics of a place's resources.
 func (p *place) name(resources []*inventory.Resource) {
 	hosts := make(map[string][]string, len(p.hosts))
 	shared := map[string]bool{}
@@ -295,7 +292,7 @@ func (p *place) name(resources []*inventory.Resource) {
 		}
 		switch d := r.Detail.(type) {
 		case *inventory.Instance:
-			// A name of several machines is none's.
+			// A name of several machines identifies none.
 			r.Aliases = slices.DeleteFunc(append(r.Aliases, hosts[r.ID]...), func(name string) bool {
 				return shared[name]
 			})
@@ -309,7 +306,7 @@ func (p *place) name(resources []*inventory.Resource) {
 	}
 }
 
-// observation is the outcome.
+// observation returns the result.
 func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	s.sharedCommitments()
 	s.flushPartial()
@@ -345,7 +342,7 @@ func (s *scan) observation(accounts []*account) (*round.Observation, error) {
 	return o, nil
 }
 
-// add keeps a resource and derives its owner from its tags.
+// add adds a resource and derives its owner from its tags.
 func (s *scan) add(r *inventory.Resource) {
 	r.Cloud = cloudName
 	err := s.cloud.options.Tags.Apply(r)
@@ -365,7 +362,7 @@ func (s *scan) blind(b inventory.BlindSpot) {
 	s.blindSpots = append(s.blindSpots, b)
 }
 
-// leaveUnmeasured notes that metrics of resources could not be read, and why.
+// leaveUnmeasured records why metrics of resources could not be read.
 func (s *scan) leaveUnmeasured(resources iter.Seq[*inventory.Resource], why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,13 +374,13 @@ func (s *scan) leaveUnmeasured(resources iter.Seq[*inventory.Resource], why stri
 	}
 }
 
-// failed notes that a whole call failed in a place: its kinds are unread there. A nil
-// error and the caller's having given up are no failure.
+// failed records that a whole call failed in a place: its kinds are unread there. A nil error and a
+// canceled caller are no failure.
 func (p *place) failed(ctx context.Context, api string, err error) {
 	p.failedIn(ctx, api, err, p.region)
 }
 
-// leaveUnread marks regions of an account in which a kind was not listed completely.
+// leaveUnread marks regions of an account with an incomplete listing of a kind.
 func (s *scan) leaveUnread(account string, k inventory.Kind, regions []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -392,7 +389,7 @@ func (s *scan) leaveUnread(account string, k inventory.Kind, regions []string) {
 	}
 }
 
-// failedIn notes that a call failed whose answer holds for several regions.
+// failedIn records a failed call that concerns several regions.
 func (p *place) failedIn(ctx context.Context, api string, err error, regions ...string) {
 	op := index[api]
 	if !p.explainIn(ctx, op, err, op.Effect, regions...) {
@@ -415,7 +412,7 @@ func (p *place) explain(ctx context.Context, op *Operation, err error, effect st
 	p.explainIn(ctx, op, err, effect, p.region)
 }
 
-// explainIn does so for several regions, and says whether there was anything to explain.
+// explainIn does the same for several regions, and reports whether there was a failure.
 func (p *place) explainIn(ctx context.Context, op *Operation, err error, effect string, regions ...string) bool {
 	if err == nil || canceled(ctx) {
 		return false
@@ -436,7 +433,7 @@ type partialFailure struct {
 	names []string
 }
 
-// missed notes that a call about one resource failed; such failures are told together.
+// missed records that a call about one resource failed; such failures are reported together.
 func (p *place) missed(ctx context.Context, api, name string, err error) {
 	if err == nil || canceled(ctx) {
 		return
@@ -447,7 +444,7 @@ func (p *place) missed(ctx context.Context, api, name string, err error) {
 		name)
 }
 
-// partly notes an unknown fact of one resource; the same fact of several is one note.
+// partly records an unknown fact of a resource; the same fact of several resources is one note.
 func (p *place) partly(k partialKey, item, name string) {
 	s := p.scan
 	s.mu.Lock()
@@ -460,11 +457,11 @@ func (p *place) partly(k partialKey, item, name string) {
 	f.names = append(f.names, name)
 }
 
-// maxNamed is how many names a blind spot lists.
+// maxNamed is the number of names in a blind spot.
 const maxNamed = 3
 
-// flushPartial turns failures about single resources into one blind spot for each call,
-// region and reason.
+// flushPartial merges failures about single resources into one blind spot per call, region and
+// reason.
 func (s *scan) flushPartial() {
 	for k, f := range s.partial {
 		slices.Sort(f.names)
@@ -484,8 +481,8 @@ func unreadKey(account, region string, k inventory.Kind) string {
 	return account + "/" + region + "/" + string(k)
 }
 
-// pages calls next with no token and then with each token it returns, until it returns
-// none. A token that comes back is an error: the list would never end.
+// pages calls next without a token and then with each token it returns, until it returns none. A
+// repeated token is an error, because the list would never end.
 func pages(ctx context.Context, next func(token *string) (*string, error)) error {
 	seen := map[string]bool{}
 	var token *string
@@ -508,7 +505,7 @@ func pages(ctx context.Context, next func(token *string) (*string, error)) error
 	}
 }
 
-// each calls do for every item, several at once; it returns when all are done.
+// each calls do for every item concurrently; it returns when all are done.
 func each[T any](ctx context.Context, items []T, do func(T)) {
 	var g errgroup.Group
 	g.SetLimit(maxItems)
@@ -523,5 +520,5 @@ func each[T any](ctx context.Context, items []T, do func(T)) {
 	_ = g.Wait() // the goroutines return no error
 }
 
-// maxItems is how many resources of one part are read at once.
+// maxItems is the number of resources of one part that are read concurrently.
 const maxItems = 8

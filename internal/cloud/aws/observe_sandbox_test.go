@@ -47,7 +47,7 @@ func ref(r sandbox.Resource) inventory.Ref {
 	return inventory.Ref{Cloud: "aws", Account: truth.Account, Region: r.Region, Kind: r.Kind, ID: r.ID}
 }
 
-// named has the fields of a resource that both the truth and an observation state.
+// named has the fields that both the expected and the observed resource have.
 type named struct {
 	Owner    inventory.Owner
 	Lifetime inventory.Lifetime
@@ -84,7 +84,7 @@ func TestObservesAllResourcesAndOwners(t *testing.T) {
 	}
 }
 
-// find returns the planted resource of a rule, as it was observed.
+// find returns the observed resource planted for a rule.
 func find(t *testing.T, o *round.Observation, rule string) (*inventory.Resource, *usage.Window) {
 	t.Helper()
 	want := ref(truth.Find(rule)[0].Resource)
@@ -179,8 +179,7 @@ func TestCallsMatchReadOnlyPolicy(t *testing.T) {
 	if m := account.Wire.Recorder.Mutating(); len(m) != 0 {
 		t.Errorf("calls that change something: %+v", m)
 	}
-	// The policy is the calls, and nothing else: each call is allowed, and each
-	// allowed call was made.
+	// The policy equals the calls: each call is allowed, and each allowed call was made.
 	allowed := map[string]bool{}
 	for _, op := range aws.Operations {
 		if op.Scan {
@@ -197,7 +196,7 @@ func TestCallsMatchReadOnlyPolicy(t *testing.T) {
 	countsWhatWasMade(t, o)
 }
 
-// countsWhatWasMade holds the calls that are reported against those that were recorded.
+// countsWhatWasMade compares the reported with the recorded calls.
 func countsWhatWasMade(t *testing.T, o *round.Observation) {
 	t.Helper()
 	for _, c := range o.Calls {
@@ -207,7 +206,7 @@ func countsWhatWasMade(t *testing.T, o *round.Observation) {
 	}
 }
 
-// without leaves out the resources of some kinds, and facts that depend on a source.
+// without drops resources of some kinds, and facts that depend on them.
 func without(o *round.Observation, kinds ...inventory.Kind) map[string]*inventory.Resource {
 	out := map[string]*inventory.Resource{}
 	for _, r := range o.Resources {
@@ -225,7 +224,7 @@ func equal(t *testing.T, want, got map[string]*inventory.Resource) {
 	}
 }
 
-// unsized leaves the sizes of machines' disks out.
+// unsized drops the sizes of machines' disks.
 func unsized(in map[string]*inventory.Resource) map[string]*inventory.Resource {
 	out := map[string]*inventory.Resource{}
 	for ref, r := range in {
@@ -265,7 +264,7 @@ func TestDenialIsBlindSpot(t *testing.T) {
 			o := mustObserve(t, options())
 			whole, got := without(whole, x.kinds...), without(o, x.kinds...)
 			if x.operation == "DescribeVolumes" {
-				whole, got = unsized(whole), unsized(got) // nor how large the disks of machines are
+				whole, got = unsized(whole), unsized(got) // nor the sizes of machines' disks
 			}
 			equal(t, whole, got)
 			if o.CommitmentsKnown != x.commitments {
@@ -418,7 +417,7 @@ func TestReportsCredentialsExpiringDuringScan(t *testing.T) {
 	}
 }
 
-// externalIDs counts the roles that are assumed with the external id of the test.
+// externalIDs counts the roles assumed with the test's external ID.
 type externalIDs struct{ count atomic.Int32 }
 
 func (e *externalIDs) Do(r *http.Request) (*http.Response, error) {
@@ -440,7 +439,7 @@ func TestTwoAccounts(t *testing.T) {
 	o := options()
 	o.AssumeRoles = []string{truth.OtherRole}
 	o.ExternalID = "id-of-the-trust"
-	t.Setenv("AWS_CA_BUNDLE", "") // the SDK adds it to clients of its own alone
+	t.Setenv("AWS_CA_BUNDLE", "") // the SDK applies it only to its own clients
 	var named externalIDs
 	o.HTTP = &named
 	seen := mustObserve(t, o)
@@ -483,8 +482,8 @@ func TestAllRegions(t *testing.T) {
 	}
 }
 
-// TestOnlyKindsThatAreAsked observes a few kinds, by the calls that they need.
-func TestOnlyKindsThatAreAsked(t *testing.T) {
+// TestOnlyKindsThatAreAsked observes a few kinds and checks that only the needed calls are made.
+func TestReadsOnlyRequestedKinds(t *testing.T) {
 	environ(t)
 	c, err := aws.New(t.Context(), options())
 	if err != nil {

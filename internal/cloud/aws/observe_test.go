@@ -21,7 +21,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// endpoint serves AWS by a function and points the SDK at it.
+// endpoint serves AWS by a handler and points the SDK at it.
 func endpoint(t *testing.T, answer http.HandlerFunc) {
 	t.Helper()
 	srv := httptest.NewServer(answer)
@@ -30,7 +30,7 @@ func endpoint(t *testing.T, answer http.HandlerFunc) {
 	t.Setenv("AWS_ENDPOINT_URL", srv.URL)
 }
 
-// credentials hides the credentials of whoever runs the test behind made-up ones.
+// credentials replaces the user's credentials by fake ones.
 func credentials(t *testing.T) {
 	t.Helper()
 	for k, v := range map[string]string{
@@ -43,7 +43,7 @@ func credentials(t *testing.T) {
 	}
 }
 
-// refuse answers with an error in the protocol of the request.
+// refuse responds with an error in the protocol of the request.
 func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
 	switch {
 	case r.Header.Get("X-Amz-Target") != "" || strings.Contains(r.Header.Get("Content-Type"), "json") ||
@@ -225,12 +225,12 @@ func TestTallyPricesUnits(t *testing.T) {
 	}
 }
 
-// TestPages holds the walk over pages against every shape of token chain: it visits each
-// page once and in order, and a chain that comes back is an error, not an endless loop.
+// TestPages checks pages for every shape of token chain: each page is visited once and in order,
+// and a repeated token is an error, not an endless loop.
 func TestPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 40).Draw(t, "pages")
-		back := rapid.IntRange(-1, n-1).Draw(t, "back") // the last page leads here; -1: nowhere
+		back := rapid.IntRange(-1, n-1).Draw(t, "back") // target of the last page's token; -1 for none
 		var visited []int
 		err := pages(context.Background(), func(token *string) (*string, error) {
 			page := 0

@@ -17,8 +17,7 @@ import (
 )
 
 // OnMachine is the AWS client of a session's agent, with the role of its machine: instance metadata
-// (IMDSv2), and parameters that the role may read (ssm:GetParameter, and kms:Decrypt where the key
-// is not AWS's).
+// (IMDSv2), and permitted parameters (ssm:GetParameter, and kms:Decrypt unless the key is AWS's).
 type OnMachine struct {
 	clients *clients
 }
@@ -32,10 +31,10 @@ func NewOnMachine(ctx context.Context) (*OnMachine, error) {
 	return &OnMachine{&clients{config: func(string) aws.Config { return cfg }}}, nil
 }
 
-// maxMetadata bounds one answer of the metadata service.
+// maxMetadata bounds a response of the metadata service in bytes.
 const maxMetadata = 64 << 10
 
-// get reads one entry; empty where there is none.
+// get reads one entry; empty if it does not exist.
 func (m *OnMachine) get(ctx context.Context, path string) ([]byte, error) {
 	out, err := metadataClient(m.clients).GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if answer := (*smithyhttp.ResponseError)(nil); errors.As(err, &answer) &&
@@ -45,18 +44,18 @@ func (m *OnMachine) get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s of the machine's metadata: %w", path, err)
 	}
-	defer func() { _ = out.Content.Close() }() // it was read
+	defer func() { _ = out.Content.Close() }() // it was only read
 	return io.ReadAll(io.LimitReader(out.Content, maxMetadata))
 }
 
-// Address is where other machines of its network reach it.
+// Address returns the machine's address in its network.
 func (m *OnMachine) Address(ctx context.Context) (string, error) {
 	data, err := m.get(ctx, "local-ipv4")
 	return string(data), err
 }
 
-// Notice returns when EC2 takes a spot machine, about two minutes ahead; zero: nothing is
-// announced.
+// Notice returns the announced time of a spot interruption, about two minutes ahead; zero if none
+// is announced.
 func (m *OnMachine) Notice(ctx context.Context) (time.Time, error) {
 	data, err := m.get(ctx, "spot/instance-action")
 	if err != nil || len(data) == 0 {

@@ -11,13 +11,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/cloud/aws"
 )
 
-// Parameters are read decrypted, and one that is not there is an error.
-func TestParameterOfAMachine(t *testing.T) {
+// TestMachineParameter checks that parameters are decrypted, and that a missing one is an error.
+func TestMachineParameter(t *testing.T) {
 	for _, v := range scratch.Env() {
 		name, value, _ := strings.Cut(v, "=")
 		t.Setenv(name, value)
 	}
-	t.Setenv("AWS_ENDPOINT_URL", scratch.MotoURL()) // its role is not curfew's
+	t.Setenv("AWS_ENDPOINT_URL", scratch.MotoURL()) // its role is not one of curfew's
 	cfg := scratch.Config("us-east-1")
 	cfg.BaseEndpoint = awssdk.String(scratch.MotoURL())
 	_, err := ssm.NewFromConfig(cfg).PutParameter(t.Context(), &ssm.PutParameterInput{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// metadata is the metadata service of a machine, which wants a token as IMDSv2 does.
+// metadata is a metadata service that requires a token, like IMDSv2.
 func metadata(t *testing.T, entries map[string]string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func TestNoticeOfASpotMachine(t *testing.T) {
 	if at, err := m.Notice(t.Context()); err != nil || !at.IsZero() {
 		t.Errorf("without a notice: %s, %v", at, err)
 	}
-	// As the EC2 user guide shows it ("Spot Instance interruption notices").
+	// As in the EC2 user guide ("Spot Instance interruption notices").
 	entries["/latest/meta-data/spot/instance-action"] = `{"action": "terminate", "time": "2017-09-18T08:22:00Z"}`
 	if at, err := m.Notice(t.Context()); err != nil || !at.Equal(time.Date(2017, 9, 18, 8, 22, 0, 0, time.UTC)) {
 		t.Errorf("got %s, %v", at, err)

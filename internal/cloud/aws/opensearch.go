@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-const domainsPerCall = 5 // the most DescribeDomains takes
+const domainsPerCall = 5 // the maximum
 
 func (p *place) searchClusters(ctx context.Context) {
 	list, err := opensearchClient(p.reading).ListDomainNames(ctx, &opensearch.ListDomainNamesInput{})

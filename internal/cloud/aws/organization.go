@@ -17,33 +17,32 @@ import (
 // Member is an account of an organization.
 type Member struct {
 	ID, Name string
-	// Own is true if the configured credentials are of this account.
+	// Own is true for the account of the configured credentials.
 	Own bool
 	// partition is that of its ARN.
 	partition string
 }
 
-// Role returns the ARN of a role of that name, with its path, in the account.
+// Role returns the ARN of a role in the account, by name and path.
 func (m Member) Role(name string) string {
 	return "arn:" + m.partition + ":iam::" + m.ID + ":role/" + strings.TrimPrefix(name, "/")
 }
 
-// organizationPage is the most accounts of an answer (API reference of AWS Organizations).
+// organizationPage is the maximum page size (API reference of AWS Organizations).
 const organizationPage = 20
 
 var accountID = lazyregexp.New(`^[0-9]{12}$`)
 
-// Organization lists the active accounts of the organization, in order, by the role of
-// AssumeRoles where there is one, else by the credentials. Suspended accounts, and those that
-// are being closed or not active yet, are left out. It is an error, never an empty list, where the
-// organization cannot be read.
+// Organization lists the active accounts of the organization in order, with the role of AssumeRoles
+// if given, else with the credentials. Accounts that are suspended, closing or not yet active are
+// excluded. An unreadable organization is an error, never an empty list.
 func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 	s := &scan{cloud: c, tally: newTally(), limits: c.limits()}
 	all, err := s.accounts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The account of the credentials is the first, unless a role is to be used.
+	// The first account is that of the credentials, unless a role is to be used.
 	by, own := all[0], all[0].id
 	if by.role != "" {
 		base := &account{cfg: c.config}
@@ -80,7 +79,7 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 		}
 		return answer.NextToken, nil
 	})
-	if err == nil && len(out) == 0 { // its management account is always there
+	if err == nil && len(out) == 0 { // the management account is always in the list
 		err = errors.New("it has no active account")
 	}
 	if err != nil {
@@ -90,8 +89,8 @@ func (c *Cloud) Organization(ctx context.Context) ([]Member, error) {
 	return slices.CompactFunc(out, func(a, b Member) bool { return a.ID == b.ID }), nil
 }
 
-// activeAccount reports whether an account is in use. State takes the place of Status, which
-// AWS retires (API reference, Account).
+// activeAccount reports whether an account is in use. State replaces Status, which AWS retires (API
+// reference, Account).
 func activeAccount(a types.Account) bool {
 	if a.State != "" {
 		return a.State == types.AccountStateActive
@@ -99,7 +98,7 @@ func activeAccount(a types.Account) bool {
 	return a.Status == types.AccountStatusActive
 }
 
-// partitionOfARN is the partition of an ARN; "aws" where that cannot be told.
+// partitionOfARN returns the partition of an ARN; "aws" if unknown.
 func partitionOfARN(arn string) string {
 	parts := strings.SplitN(arn, ":", 3)
 	if len(parts) < 3 || parts[0] != "arn" || parts[1] == "" {
@@ -108,10 +107,9 @@ func partitionOfARN(arn string) string {
 	return parts[1]
 }
 
-// CentralPolicyJSON returns the IAM policy of the central account of a service, besides the
-// one by which it reads and acts in its own account, as indented JSON with a newline at its
-// end: assuming the roles of the given ARNs, or names in any account of a partition, and listing the
-// accounts of an organization where list says so.
+// CentralPolicyJSON returns the IAM policy of a service's central account, in addition to the one
+// for its own account, as indented JSON with a final newline: assuming the given roles, by ARN or
+// by name in any account of a partition, and with list, listing the accounts of an organization.
 func CentralPolicyJSON(partition string, roles []string, list bool) []byte {
 	var all []statement
 	if list {

@@ -17,8 +17,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestOrganization: all active accounts are listed, page by page, added and removed ones are
-// followed, and a failed list is an error and never an empty organization.
+// TestOrganization checks that all active accounts are listed page by page, that additions and
+// removals are followed, and that a failed list is an error, not an empty organization.
 func TestOrganization(t *testing.T) {
 	box, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
@@ -101,13 +101,13 @@ func TestOrganization(t *testing.T) {
 		}
 		stop()
 	}
-	// A page in the middle that fails does not end the list.
+	// A failing page in the middle is an error, not the end of the list.
 	stop := box.Wire.Inject(wire.Fault{Service: "organizations", Kind: wire.AccessDenied, After: 1})
 	if got, err := cloud.Organization(t.Context()); err == nil {
 		t.Errorf("the second page is denied: %d accounts", len(got))
 	}
 	stop()
-	// By a role that may list, such as that of a delegated administrator.
+	// With a role that may list, such as that of a delegated administrator.
 	role := "arn:aws:iam::" + wire.DefaultAccount + ":role/lister"
 	by, err := aws.New(t.Context(), aws.Options{RequestsPerSecond: 1000, AssumeRoles: []string{role}, RolesOnly: true})
 	if err != nil {

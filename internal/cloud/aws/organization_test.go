@@ -39,7 +39,7 @@ func TestRolesOfMembers(t *testing.T) {
 	}
 }
 
-// TestCentralPolicy: it allows the calls of the service from its own account, and nothing else.
+// TestCentralPolicy checks that it allows exactly the service's calls from its own account.
 func TestCentralPolicy(t *testing.T) {
 	type said struct {
 		Sid              string

@@ -12,38 +12,37 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// place is one region of one account, with the clients that read it.
+// place is one region of one account with its clients.
 type place struct {
 	scan    *scan
 	account *account
 	region  string
 
-	// reading holds the clients of the scan, which make the calls in operations and no others.
+	// reading holds the clients of the scan, limited to the calls in operations.
 	reading *clients
 
-	// hosts maps the private DNS names of machines to their ids, for metrics that name
-	// the host only; a name that several machines have maps to none. It is complete once
-	// the machines are listed.
+	// hosts maps private DNS names of machines to their IDs, for metrics that only name the host; a
+	// name of several machines maps to none. It is complete once the machines are listed.
 	hosts map[string]string
 	// targetGroups maps the ARNs of load balancers to the names that their target groups
 	// have in metrics. It is complete once the load balancers are listed.
 	targetGroups map[string][]string
-	// components are the names of the endpoints whose requests are counted by inference
-	// component. It is complete once the endpoints are listed.
+	// components holds the endpoints whose requests are counted by inference component. It is
+	// complete once the endpoints are listed.
 	components map[string]bool
-	// groups are the Auto Scaling groups, read once for all that need them; groupsRead says that
-	// all of them were.
+	// groups are the Auto Scaling groups, read once for all uses; groupsRead reports that all were
+	// read.
 	groups     []scalingtypes.AutoScalingGroup
 	groupsRead bool
 	groupsOnce sync.Once
-	// launchers describes the resources that start machines from an image or a snapshot, by its id. It is nil unless
-	// all of them were read.
+	// launchers maps images and snapshots to the resources that start machines from them. It is nil
+	// unless all were read.
 	launchers map[string][]string
-	// locked are the snapshots that a lock keeps. It is nil unless all of them were read.
+	// locked holds the locked snapshots. It is nil unless all were read.
 	locked map[string]bool
 }
 
-// placeKey names a region of an account within a scan.
+// placeKey identifies a region of an account within a scan.
 type placeKey struct {
 	account *account
 	region  string
@@ -73,8 +72,8 @@ func (p *place) configured(guard func(*middleware.Stack) error) awssdk.Config {
 	return c
 }
 
-// pathStyle names a bucket in the path where the endpoint is not Amazon's: stand-ins for
-// S3 seldom answer to a host for each bucket.
+// pathStyle uses path-style bucket addresses for endpoints other than Amazon's, which rarely have a
+// host per bucket.
 func pathStyle(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }
 
 // wants reports whether a resource is to be read.
@@ -87,7 +86,7 @@ func (p *place) wants(kind inventory.Kind, id string) bool {
 // String returns the region, with the account when there are several.
 func (p *place) String() string { return p.in(p.region) }
 
-// in adds the account to the name of a region, if there are several accounts.
+// in adds the account to the name of a region if there are several accounts.
 func (p *place) in(regions string) string {
 	if p.scan.many {
 		return regions + " in " + p.account.id
@@ -95,12 +94,12 @@ func (p *place) in(regions string) string {
 	return regions
 }
 
-// resource starts a resource of this place.
+// resource creates a resource of this place.
 func (p *place) resource(kind inventory.Kind, id string) *inventory.Resource {
 	return &inventory.Resource{ID: id, Kind: kind, Account: p.account.id, Region: p.region}
 }
 
-// utc returns a time of an answer; zero when it has none.
+// utc converts a time of a response; zero if it is absent.
 func utc(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -108,10 +107,10 @@ func utc(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// now is the time of the observation.
+// now returns the time of the observation.
 func (p *place) now() time.Time { return p.scan.query.Now }
 
-// known returns the fact that an answer gives, or that it does not.
+// known converts an optional value of a response to a fact.
 func known[T any](v *T) inventory.Fact[T] {
 	if v == nil {
 		return inventory.Fact[T]{}
@@ -119,7 +118,7 @@ func known[T any](v *T) inventory.Fact[T] {
 	return inventory.Known(*v)
 }
 
-// tagged returns the tags of an answer as a map that is never nil: they were read.
+// tagged returns tags as a non-nil map, which means that they were read.
 func tagged[T any](tags []T, pair func(T) (key, value *string)) map[string]string {
 	m := make(map[string]string, len(tags))
 	for _, t := range tags {

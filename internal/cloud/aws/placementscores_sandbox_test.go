@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestReadsPlacementScores: scores are those of the type and the region, and a refusal is an error that
-// names the call.
+// TestReadsPlacementScores checks the scores of a type in a region, and that a refusal names the
+// call.
 func TestReadsPlacementScores(t *testing.T) {
 	environOf(t, scratch)
 	scratch.Wire.State.SetPlacementScores("g5.xlarge",

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// pluginName is the program that carries the stream of a connection, by its name in PATH.
+// pluginName is the name in PATH of the program that carries a connection's stream.
 const pluginName = "session-manager-plugin"
 
-// responseVariable is the environment variable from which a plugin that is newer than
-// lastOfArguments takes the answer of StartSession, which has a secret: the arguments of a
-// process can be read by everyone on its machine. Older ones take it as an argument.
+// responseVariable passes the secret response of StartSession to plugins newer than
+// lastOfArguments: the arguments of a process are readable by everyone on its machine. Older
+// plugins take it as an argument.
 const responseVariable = "AWS_SSM_START_SESSION_RESPONSE"
 
 var lastOfArguments = []int{1, 2, 497, 0}
@@ -32,8 +32,7 @@ type Plugin struct {
 	Path, Version string
 }
 
-// FindPlugin finds the plugin in PATH and asks for its version; [ErrNoPlugin] where there is
-// none.
+// FindPlugin finds the plugin in PATH and its version, or returns [ErrNoPlugin].
 func FindPlugin(ctx context.Context) (Plugin, error) {
 	path, err := exec.LookPath(pluginName)
 	if err != nil {
@@ -50,8 +49,8 @@ func FindPlugin(ctx context.Context) (Plugin, error) {
 	return Plugin{path, strings.TrimSpace(string(out))}, nil
 }
 
-// byEnvironment reports whether the plugin takes the answer from the environment. One whose
-// version cannot be read is taken for a new one.
+// byEnvironment reports whether the plugin reads the response from the environment. One with an
+// unreadable version counts as new.
 func (p Plugin) byEnvironment() bool {
 	var version []int
 	for _, part := range strings.Split(p.Version, ".") {
@@ -64,9 +63,9 @@ func (p Plugin) byEnvironment() bool {
 	return slices.Compare(version, lastOfArguments) > 0
 }
 
-// command is the plugin for a connection. Its arguments are the answer of StartSession or the
-// name of the variable that has it, the region, the operation, the profile, the request and the
-// endpoint.
+// command returns the plugin's command for a connection. Its arguments are the response of
+// StartSession or the name of its variable, the region, the operation, the profile, the request and
+// the endpoint.
 func (p Plugin) command(ctx context.Context, o *Opened, environ []string) *exec.Cmd {
 	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
 		return strings.HasPrefix(v, responseVariable)
@@ -82,13 +81,13 @@ func (p Plugin) command(ctx context.Context, o *Opened, environ []string) *exec.
 	return c
 }
 
-// InstallPlugin is the command that installs the plugin on this machine.
+// InstallPlugin returns the command that installs the plugin on this machine.
 func InstallPlugin() string {
 	has := func(file string) bool { _, err := os.Stat(file); return err == nil }
 	return installPlugin(runtime.GOOS, runtime.GOARCH, has("/etc/debian_version"))
 }
 
-// installPlugin is the command for a system ("Install the Session Manager plugin", AWS Systems
+// installPlugin returns the command for a system ("Install the Session Manager plugin", AWS Systems
 // Manager User Guide).
 func installPlugin(system, arch string, debian bool) string {
 	const from = "https://s3.amazonaws.com/session-manager-downloads/plugin/latest/"

@@ -40,7 +40,8 @@ func TestInstallPlugin(t *testing.T) {
 	}
 }
 
-// TestReadsOutputInPieces: however the terminal's bytes are cut, the same output comes through.
+// TestReadsOutputInPieces checks that the output does not depend on how the terminal's bytes are
+// split.
 func TestReadsOutputInPieces(t *testing.T) {
 	const word = "curfew-0a"
 	for _, tc := range []struct {
@@ -77,9 +78,9 @@ func TestReadsOutputInPieces(t *testing.T) {
 	}
 }
 
-// TestTypedLineShowsNoMark: the terminal's echo of the first typed line is not taken for its
-// output.
-func TestTypedLineShowsNoMark(t *testing.T) {
+// TestIgnoresTerminalEcho checks that the terminal's echo of the first typed line is not mistaken
+// for output.
+func TestIgnoresTerminalEcho(t *testing.T) {
 	r := newTyped("curfew-0a", nil)
 	if line := r.begin(); strings.Contains(line, "curfew-0a-begin") || strings.Contains(line, "curfew-0a-end") ||
 		strings.Count(line, "\n") != 1 || len(line) > typedLine {

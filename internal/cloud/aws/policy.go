@@ -5,27 +5,25 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// Operation is one call by which this package may read. What is not in [Operations] is
-// refused before a client that reads sends it, so that none of those can change an
-// account.
+// Operation is one read call of this package. Reading clients refuse calls that are not in
+// [Operations] before they are sent, so that they cannot change an account.
 type Operation struct {
 	// Service is the prefix of the service's IAM actions, Name the API operation:
 	// "ec2", "DescribeInstances".
 	Service, Name string
-	// Actions are the IAM actions that allow it, without the prefix. They are often
-	// not called like the operation. Empty: it needs none.
+	// Actions are the IAM actions that allow it, without the prefix, often named differently from
+	// the operation. Empty if it needs none.
 	Actions []string
-	// Scan is true for what an audit calls, Act for what is read besides before something
-	// is done; the others fetch prices or roles.
+	// Scan is true for calls of an audit, Act for additional reads before an action; the others
+	// fetch prices or roles.
 	Scan, Act bool
-	// Kinds are unread where the whole call fails.
+	// Kinds are unread if the call fails.
 	Kinds []inventory.Kind
-	// Effect on the answer when it fails, in the user's terms.
+	// Effect describes the consequence of a failure in the user's terms.
 	Effect string
-	// Item is the subject of one call, for calls that are made for each resource: "bucket".
+	// Item is the subject of a call made per resource: "bucket".
 	Item string
-	// Charge is the provider's price for one unit: a request, or for GetMetricData a metric. Zero
-	// is free.
+	// Charge is the price of one unit: a request, or for GetMetricData a metric. Zero is free.
 	Charge money.Rate
 }
 
@@ -41,13 +39,13 @@ const (
 
 var (
 	unknownTags = "their tags are not known: no owner, and no keep-until"
-	// unknownLaunchers is the effect of a launcher that could not be read.
+	// unknownLaunchers is the effect of an unreadable launcher.
 	unknownLaunchers = "what would start machines from images is not known there: no image or snapshot is known to be " +
 		"unused"
 	onlyMachines = []inventory.Kind{inventory.KindInstance}
 )
 
-// operations is every call by which this package reads.
+// operations are all read calls of this package.
 var operations = []Operation{
 	{
 		Service: "sts", Name: "GetCallerIdentity", Actions: []string{"GetCallerIdentity"}, Scan: true,
@@ -433,7 +431,7 @@ var operations = []Operation{
 	{Service: "pricing", Name: "GetProducts", Actions: []string{"GetProducts"}, Effect: "list prices are not updated"},
 }
 
-// index finds operations by "service:Name".
+// index maps "service:Name" to operations.
 var index = func() map[string]*Operation {
 	m := make(map[string]*Operation, len(operations))
 	for i := range operations {

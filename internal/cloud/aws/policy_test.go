@@ -61,9 +61,9 @@ func TestOperationsOnlyRead(t *testing.T) {
 	}
 }
 
-// TestCallsInTheSourceAreListed holds the calls that the source makes, and those whose
-// failure it explains, against the table.
-func TestCallsInTheSourceAreListed(t *testing.T) {
+// TestCallsInSourceAreListed compares the calls in the source, and those whose failure it
+// explains, with the table.
+func TestCallsInSourceAreListed(t *testing.T) {
 	services := map[string]string{
 		"appscaling": "application-autoscaling", "autoscaling": "autoscaling",
 		"classic": "elasticloadbalancing", "cloudwatch": "cloudwatch", "costs": "ce",

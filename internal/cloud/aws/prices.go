@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// pricingRegion has the price list's endpoint.
+	// pricingRegion is the region of the price list's endpoint.
 	pricingRegion  = "us-east-1"
 	productsPage   = 100
 	spotPricesPage = 1000
 )
 
-// Products streams the price list's product documents of a service ("AmazonEC2") as raw
-// JSON, all pages, in the order of the answer. Filters are exact values of product
-// attributes ("regionCode": "us-east-1"). It stops at visit's first error.
+// Products streams the price list's product documents of a service ("AmazonEC2") as raw JSON, from
+// all pages in order. Filters are exact values of product attributes ("regionCode": "us-east-1").
+// It stops at visit's first error.
 func (c *Cloud) Products(ctx context.Context, service string, filters map[string]string,
 	visit func(document []byte) error) error {
 	client := pricing.NewFromConfig(c.configured("pricing", pricingRegion))
@@ -55,14 +55,13 @@ type SpotPrice struct {
 	Type, Region, Zone string
 	// Product is EC2's product description: "Linux/UNIX".
 	Product string
-	// Price is dollars an hour as the provider prints it.
+	// Price is in dollars an hour as printed by the provider.
 	Price string
 	Time  time.Time
 }
 
-// SpotPrices streams the changes of spot prices since a time in a region, and for each
-// type and zone the one in force then, all pages. No types means all. It stops at
-// visit's first error.
+// SpotPrices streams the changes of spot prices in a region since a time, with the price in force
+// then for each type and zone, from all pages. No types means all. It stops at visit's first error.
 func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []string, since time.Time,
 	visit func(SpotPrice) error) error {
 	if err := checkName(region); err != nil {
@@ -92,12 +91,12 @@ func (c *Cloud) SpotPrices(ctx context.Context, region string, machineTypes []st
 	})
 }
 
-// clientsOf returns clients of a region that are not part of an observation.
+// clientsOf returns clients of a region outside of an observation.
 func (c *Cloud) clientsOf(region string) *clients {
 	return &clients{config: func(service string) awssdk.Config { return c.configured(service, region) }}
 }
 
-// configured returns the configuration of a client that is not part of an observation.
+// configured returns the configuration of a client outside of an observation.
 func (c *Cloud) configured(service, region string) awssdk.Config {
 	cfg := c.config.Copy()
 	cfg.Region = region
@@ -116,13 +115,13 @@ func fetchError(ctx context.Context, attempt string, err error) error {
 // PlacementScore is the likelihood, 1 to 10, that AWS gives a request for spot machines in a zone.
 type PlacementScore struct {
 	Region string
-	// ZoneID names the zone for every account alike ("use1-az1"): names of zones differ by account.
+	// ZoneID identifies the zone for every account ("use1-az1"): names of zones differ by account.
 	ZoneID string
 	Score  int
 }
 
-// PlacementScores reads the scores of a request for machines of a type, by zone of a region. A score is
-// of the moment, and launches nothing.
+// PlacementScores reads the current scores for machines of a type, by zone of a region. It launches
+// nothing.
 func (c *Cloud) PlacementScores(ctx context.Context, machineType string, machines int, region string) (
 	[]PlacementScore, error) {
 	if err := checkName(region); err != nil {

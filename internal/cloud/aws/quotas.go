@@ -10,9 +10,8 @@ import (
 // quota is a quota of EC2 on the CPUs of running machines: its name and code in Service Quotas.
 type quota struct{ name, code string }
 
-// vcpuQuotas are the quotas by the letters that families of machine types begin with, on
-// demand and on spot (EC2 User Guide, "Amazon EC2 instance type quotas"; Service Quotas,
-// service ec2).
+// vcpuQuotas maps the first letters of machine type families to their quotas, on demand and on spot
+// (EC2 User Guide, "Amazon EC2 instance type quotas"; Service Quotas, service ec2).
 var vcpuQuotas = map[string][2]quota{
 	"g": {
 		{"Running On-Demand G and VT instances", "L-DB2E81BA"}, {"All G and VT Spot Instance Requests", "L-3819A6DF"},
@@ -27,7 +26,7 @@ var vcpuQuotas = map[string][2]quota{
 		{"All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", "L-34B43A08"}},
 }
 
-// quotaOf names the entry of vcpuQuotas for a machine type; empty where there is none.
+// quotaOf returns the key in vcpuQuotas of a machine type, or "".
 func quotaOf(machineType string) string {
 	family, _, _ := strings.Cut(machineType, ".")
 	letters := family[:max(0, strings.IndexAny(family, "0123456789"))]

@@ -7,7 +7,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TestQuotasToRaise names the quota of a machine type; one that is not known gets no code.
+// TestQuotasToRaise checks the quota of each machine type; unknown ones have no code.
 func TestQuotasToRaise(t *testing.T) {
 	for _, tc := range []struct {
 		code, machineType string

@@ -44,8 +44,8 @@ func (p *place) database(db types.DBInstance) *inventory.Resource {
 	return r
 }
 
-// paidLicense leaves out the license models of engines that cost no license (RDS API,
-// DBInstance, LicenseModel).
+// paidLicense returns a license model, or "" for engines without license cost (RDS API, DBInstance,
+// LicenseModel).
 func paidLicense(model string) string {
 	switch model {
 	case "general-public-license", "postgresql-license":
@@ -54,8 +54,8 @@ func paidLicense(model string) string {
 	return model
 }
 
-// databaseState maps RDS's states, of which there are many; one that is not listed
-// (backing-up, modifying, upgrading, …) is a way of running.
+// databaseState maps RDS's many states; an unlisted one (backing-up, modifying, upgrading, …)
+// counts as running.
 func databaseState(s string) inventory.State {
 	switch s {
 	case "":

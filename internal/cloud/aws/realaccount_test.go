@@ -26,11 +26,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// What real accounts answer and stand-ins for AWS seldom do.
+// Responses of real accounts that fakes of AWS seldom give.
 
-// TestHostsOfTheSameName has two machines of one private name, as two networks with the
-// same addresses have: the metrics of that host are then assigned to neither.
-func TestHostsOfTheSameName(t *testing.T) {
+// TestHostsWithSameName checks that metrics of a private name shared by two machines, as in two
+// networks with the same addresses, are assigned to neither.
+func TestHostsWithSameName(t *testing.T) {
 	p := &place{hosts: map[string]string{}}
 	for _, x := range [][2]string{
 		{"ip-10-0-0-1.ec2.internal", "i-1"}, {"ip-10-0-0-2.ec2.internal", "i-2"}, {"ip-10-0-0-1.ec2.internal", "i-3"},
@@ -74,9 +74,9 @@ func TestAddressesThatCostNothing(t *testing.T) {
 	}
 }
 
-// TestTiersHaveThePriceOfTheirClass: objects that S3 moved to a colder tier by itself have that
-// tier's price.
-func TestTiersHaveThePriceOfTheirClass(t *testing.T) {
+// TestTiersHavePriceOfClass checks that objects in a colder automatic tier have that tier's
+// price.
+func TestTiersHavePriceOfClass(t *testing.T) {
 	readings := map[string]point{}
 	for i, storage := range []string{
 		"IntelligentTieringFAStorage", "IntelligentTieringIAStorage", "IntelligentTieringAIAStorage",
@@ -107,8 +107,8 @@ func TestReservedOnDedicatedHardware(t *testing.T) {
 	}
 }
 
-// TestCommitmentsInOtherMoney: yuan are not dollars.
-func TestCommitmentsInOtherMoney(t *testing.T) {
+// TestCommitmentsInOtherCurrency checks that yuan are not read as dollars.
+func TestCommitmentsInOtherCurrency(t *testing.T) {
 	p := &place{scan: &scan{}, region: "cn-north-1", account: &account{id: "1"}}
 	for currency, want := range map[string]bool{"": true, "USD": true, "CNY": false} {
 		plan := p.savingsPlan(plantypes.SavingsPlan{
@@ -178,8 +178,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestTrainingJobWithSeveralMachineTypes: there is no price and no verdict of such a job, and the
-// first of its machines does not stand for the others.
+// TestTrainingJobWithSeveralMachineTypes checks that such a job has no price and no verdict,
+// because one machine does not represent the others.
 func TestTrainingJobWithSeveralMachineTypes(t *testing.T) {
 	group := func(machine sagetypes.TrainingInstanceType, n int32) sagetypes.InstanceGroup {
 		return sagetypes.InstanceGroup{InstanceType: machine, InstanceCount: &n}
@@ -214,8 +214,8 @@ func TestTrainingJobWithSeveralMachineTypes(t *testing.T) {
 	}
 }
 
-// TestRedirectsAreServed: an application load balancer counts a request that it answers
-// by itself apart from those it passes on.
+// TestRedirectsAreServed checks that requests answered by an application load balancer itself are
+// counted.
 func TestRedirectsAreServed(t *testing.T) {
 	nan := hours() // no point
 	for _, tc := range []struct {
@@ -255,8 +255,8 @@ func TestRedirectsAreServed(t *testing.T) {
 	}
 }
 
-// TestEndpointOfComponentsIsNotMeasured: requests to inference components are counted by
-// component, so that those of the endpoint itself say nothing.
+// TestEndpointOfComponentsIsNotMeasured checks that an endpoint whose requests are counted by
+// inference component is unmeasured.
 func TestEndpointOfComponentsIsNotMeasured(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -273,16 +273,16 @@ func TestEndpointOfComponentsIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestAgentWithCustomNamespace: the agent's configuration may name another namespace.
+// TestAgentWithCustomNamespace covers an agent configured with another namespace.
 func TestAgentWithCustomNamespace(t *testing.T) {
 	if got := busyFamilies[0].namespace; got != "" {
 		t.Errorf("the agent's metrics are looked for in %q only", got)
 	}
 }
 
-// TestIdentityWhereTheRegionIsDisabled: a region that the account has not enabled answers
-// that the credentials are invalid, which they are not.
-func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
+// TestIdentityWithDisabledRegion covers a region that is not enabled, which responds that
+// valid credentials are invalid.
+func TestIdentityWithDisabledRegion(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
@@ -306,9 +306,9 @@ func TestIdentityWhereTheRegionIsDisabled(t *testing.T) {
 	}
 }
 
-// TestRegionsWhereHomeIsForbidden: a policy of the organization may allow only some regions,
-// and not the one whose endpoints answer for the whole account.
-func TestRegionsWhereHomeIsForbidden(t *testing.T) {
+// TestRegionsWithForbiddenHome covers a policy of the organization that forbids the region of
+// account-wide endpoints.
+func TestRegionsWithForbiddenHome(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		switch {
@@ -332,7 +332,7 @@ func TestRegionsWhereHomeIsForbidden(t *testing.T) {
 	}
 }
 
-// TestExpiredSignIn has the errors of a sign-in that cannot be renewed.
+// TestExpiredSignIn covers the errors of a sign-in that cannot be renewed.
 func TestExpiredSignIn(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -368,9 +368,9 @@ func TestExpiredSignIn(t *testing.T) {
 	}
 }
 
-// TestCommitmentsOfAnotherAccount: an organization's plans cover machines of accounts that
-// cannot list them; Cost Explorer shows that they do.
-func TestCommitmentsOfAnotherAccount(t *testing.T) {
+// TestCommitmentsOfOtherAccount checks that an organization's plans, which other accounts cannot
+// list, are detected through Cost Explorer.
+func TestCommitmentsOfOtherAccount(t *testing.T) {
 	line := func(service, record string) cetypes.Group {
 		g := group(service, "1", "USD")
 		g.Keys = append(g.Keys, record)
@@ -382,8 +382,8 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		lines []cetypes.Group
-		all   bool // regions are read
-		plan  bool // listed
+		all   bool // all regions are read
+		plan  bool // the plan is listed
 		found []*inventory.Resource
 		known bool
 	}{
@@ -439,9 +439,9 @@ func TestCommitmentsOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// TestNamesThatMetricsUse: names in metrics are noted on listed resources; a host name of two
-// machines is neither's, and resources of another region are not touched.
-func TestNamesThatMetricsUse(t *testing.T) {
+// TestSetsMetricNames checks that names in metrics are set on listed resources, that a host
+// name of two machines is set on neither, and that resources of another region are unchanged.
+func TestSetsMetricNames(t *testing.T) {
 	s := &scan{}
 	p := &place{scan: s, region: "us-east-1", account: &account{id: "1"}, hosts: map[string]string{},
 		targetGroups: map[string][]string{"lb-1": {"targetgroup/a/1"}}, components: map[string]bool{"e-1": true}}
@@ -455,7 +455,7 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	balancer, endpoint := &inventory.LoadBalancer{}, &inventory.Endpoint{}
 	far := at("eu-west-1", "i-2", &inventory.Instance{})
 	named := at("us-east-1", "i-3", &inventory.Instance{})
-	named.Aliases = []string{"shared.internal", "shared", "another"} // as other parts of the listing know it
+	named.Aliases = []string{"shared.internal", "shared", "another"} // as known from other lists
 	s.resources = []*inventory.Resource{
 		at("us-east-1", "i-1", &inventory.Instance{}), at("us-east-1", "i-2", &inventory.Instance{}), named, far,
 		at("us-east-1", "lb-1", balancer), at("us-east-1", "e-1", endpoint),
@@ -475,9 +475,9 @@ func TestNamesThatMetricsUse(t *testing.T) {
 	}
 }
 
-// TestLentAddresses: a machine's own addresses of Amazon are counted, one for each of a card; an
-// address that an account holds is a resource of its own.
-func TestLentAddresses(t *testing.T) {
+// TestCountsAssignedAddresses checks that a machine's addresses from Amazon are counted, one per network
+// interface; an address owned by the account is a separate resource.
+func TestCountsAssignedAddresses(t *testing.T) {
 	association := func(owner string) *ec2types.InstanceNetworkInterfaceAssociation {
 		return &ec2types.InstanceNetworkInterfaceAssociation{
 			IpOwnerId: awssdk.String(owner), PublicIp: awssdk.String("198.51.100.7"),
@@ -487,7 +487,7 @@ func TestLentAddresses(t *testing.T) {
 		return ec2types.InstancePrivateIpAddress{Association: a}
 	}
 	card := func(addresses ...ec2types.InstancePrivateIpAddress) ec2types.InstanceNetworkInterface {
-		// EC2 gives the association of the first private address for the card as well.
+		// EC2 also gives the association of the first private address for the interface.
 		return ec2types.InstanceNetworkInterface{Association: addresses[0].Association, PrivateIpAddresses: addresses}
 	}
 	carrier := &ec2types.InstanceNetworkInterfaceAssociation{
@@ -520,7 +520,7 @@ func TestLentAddresses(t *testing.T) {
 	}
 }
 
-// TestDatabaseOfRDS: IOPS, throughput, license and cluster are read with the storage.
+// TestDatabaseOfRDS checks that IOPS, throughput, license and cluster are read with the storage.
 func TestDatabaseOfRDS(t *testing.T) {
 	p := (&scan{cloud: &Cloud{}}).place(&account{id: "111122223333"}, "us-east-1")
 	r := p.database(rdstypes.DBInstance{

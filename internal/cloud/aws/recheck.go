@@ -14,16 +14,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// filterValues is how many values one filter takes (EC2 API reference, "Filter").
+// filterValues is the maximum number of values in a filter (EC2 API reference, "Filter").
 const filterValues = 200
 
-// unreached is why nothing is known of an account.
+// unreached is the reason why an account is unknown.
 const unreached = "neither the credentials nor a role reach the account"
 
-// relist reads the named resources of known accounts again.
+// relist lists the given resources of known accounts again.
 func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory.Ref) error {
 	s.only = make(map[inventory.Ref]bool, len(refs))
-	s.commitments = false // not all of them are read
+	s.commitments = false // not all are read
 	kinds := map[*place][]inventory.Kind{}
 	places := map[string]*place{}
 	for _, ref := range refs {
@@ -58,7 +58,7 @@ func (s *scan) relist(ctx context.Context, accounts []*account, refs []inventory
 	return nil
 }
 
-// partsOf returns the parts to list for resources of these kinds.
+// partsOf returns the parts to list for the given kinds.
 func (s *scan) partsOf(kinds map[*place][]inventory.Kind) []part {
 	var parts []part
 	for p, wanted := range kinds {
@@ -88,8 +88,8 @@ func (s *scan) partsOf(kinds map[*place][]inventory.Kind) []part {
 	return parts
 }
 
-// instancesAgain reads the wanted machines with their protection. A filter selects them and leaves
-// out those that are gone; asked for by name, one machine that is gone would fail the call for all.
+// instancesAgain reads the wanted machines with their protection. It selects them by a filter,
+// which skips those that are gone; by ID, one missing machine would fail the whole call.
 func (p *place) instancesAgain(ctx context.Context) {
 	var hosts []string
 	var found []*inventory.Resource
@@ -101,7 +101,7 @@ func (p *place) instancesAgain(ctx context.Context) {
 		}
 	})
 	if err == nil && len(hosts) > 0 {
-		// A name that another machine has as well names neither.
+		// A name shared with another machine identifies neither.
 		err = p.filtered(ctx, "private-dns-name", hosts, func(i types.Instance) {
 			p.nameHost(awssdk.ToString(i.PrivateDnsName), awssdk.ToString(i.InstanceId))
 		})
@@ -121,7 +121,7 @@ func (p *place) instancesAgain(ctx context.Context) {
 	})
 }
 
-// named returns the resources of a kind that are wanted here, in their order.
+// named returns the wanted resources of a kind, in order.
 func (p *place) named(kind inventory.Kind) []string {
 	var ids []string
 	for ref := range p.scan.only {
@@ -133,8 +133,8 @@ func (p *place) named(kind inventory.Kind) []string {
 	return ids
 }
 
-// filter narrows a list to the resources of a kind that are wanted, where not all are and
-// one filter takes them.
+// filter restricts a list to the wanted resources of a kind, if not all are wanted and one filter
+// suffices.
 func (p *place) filter(kind inventory.Kind, name string) []types.Filter {
 	ids := p.named(kind)
 	if len(ids) == 0 || len(ids) > filterValues {
@@ -153,8 +153,8 @@ func (p *place) filtered(ctx context.Context, name string, values []string, visi
 	return nil
 }
 
-// attribute reads whether a machine is protected against being terminated or stopped;
-// unknown where the answer does not say.
+// attribute reads whether a machine has termination or stop protection; unknown if the response
+// does not say.
 func (p *place) attribute(ctx context.Context, id string, name types.InstanceAttributeName) (inventory.Fact[bool],
 	error) {
 	out, err := ec2Client(p.reading).DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{

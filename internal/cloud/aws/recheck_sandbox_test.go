@@ -15,8 +15,8 @@ import (
 	"github.com/curfew-dev/curfew/test/sandbox"
 )
 
-// TestRecheckOfALadder reads machines again as they are before something is done to them.
-func TestRecheckOfALadder(t *testing.T) {
+// TestRecheckOfLadder reads machines again before acting on them.
+func TestRecheckOfLadder(t *testing.T) {
 	const region = "eu-central-1"
 	ladder, err := scratch.SeedLadder(t.Context(), region)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestRecheckOfALadder(t *testing.T) {
 		}
 		return o
 	}
-	// CloudWatch lags a minute or two behind.
+	// CloudWatch lags by a minute or two.
 	now := ladder.Now.Add(time.Minute)
 	all := []string{
 		sandbox.Idle, sandbox.Turning, sandbox.Persistent, sandbox.Protected, sandbox.Exempt, sandbox.Unmeasured,
@@ -87,7 +87,7 @@ func TestRecheckOfALadder(t *testing.T) {
 		}
 	}
 
-	// The time goes on, and one of them begins to work in the last minute.
+	// Time passes, and one machine becomes busy in the last minute.
 	if err := ladder.Advance(t.Context(), now.Add(9*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +105,7 @@ func TestRecheckOfALadder(t *testing.T) {
 	t.Run("what can be done to them", func(t *testing.T) { ladderPlans(t, c, ladder) })
 }
 
-// ladderPlans plans to end each machine of a ladder: only the provider's own reasons count
-// here.
+// ladderPlans plans to end each machine of a ladder, with only the provider's checks.
 func ladderPlans(t *testing.T, c *aws.Cloud, ladder *sandbox.Ladder) {
 	a := c.Actions()
 	for _, tc := range []struct{ name, stop, terminate string }{

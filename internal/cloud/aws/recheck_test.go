@@ -14,13 +14,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// TestHostNamesOfFewMachines reads one machine again: a host name that another,
-// unrequested machine has as well identifies neither.
+// TestHostNamesOfFewMachines reads one machine again and checks that a host name shared with an
+// unrequested machine identifies neither.
 func TestHostNamesOfFewMachines(t *testing.T) {
 	const host = "ip-10-0-0-1.ec2.internal"
 	for _, tc := range []struct {
 		name string
-		with []string // the machines of that host name
+		with []string // the machines with that host name
 		want string
 	}{{"its own", []string{"i-1"}, "i-1"}, {"shared", []string{"i-1", "i-2"}, ""}} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 			s := c.scan(round.Query{}, newLimits(10_000))
 			s.only = map[inventory.Ref]bool{
 				{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindInstance, ID: "i-1"}: true,
-				// Another region's machine and another kind are not asked for here.
+				// A machine of another region and another kind are not read here.
 				{Cloud: cloudName, Account: "1", Region: "eu-west-1", Kind: inventory.KindInstance, ID: "i-9"}: true,
 				{Cloud: cloudName, Account: "1", Region: "us-east-1", Kind: inventory.KindVolume, ID: "vol-9"}: true}
 			p := s.place(&account{id: "1", cfg: c.config}, "us-east-1")
@@ -79,8 +79,8 @@ func TestHostNamesOfFewMachines(t *testing.T) {
 	}
 }
 
-// TestRecheckOfAnotherCloud is no absence.
-func TestRecheckOfAnotherCloud(t *testing.T) {
+// TestRecheckOfOtherCloud checks that it is an error, not an absence.
+func TestRecheckOfOtherCloud(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, identityXML) })
 	c, err := New(t.Context(), Options{})
 	if err != nil {
@@ -93,9 +93,9 @@ func TestRecheckOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// TestMetricsOfAnAddress: metrics that name a host by its address alone are unassigned,
-// because another network may have the same address.
-func TestMetricsOfAnAddress(t *testing.T) {
+// TestMetricsByAddress checks that metrics that name a host only by address are unassigned,
+// because another network may use the same address.
+func TestMetricsByAddress(t *testing.T) {
 	endpoint(t, func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusForbidden, "AccessDenied", "no")
 	})

@@ -14,12 +14,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/lazyregexp"
 )
 
-// partition is a part of AWS with accounts, regions and endpoints of its own. The
-// patterns are those of the SDKs' partition metadata.
+// partition is a part of AWS with its own accounts, regions and endpoints. The patterns are from
+// the SDKs' partition metadata.
 type partition struct {
 	name    string
 	pattern *lazyregexp.Regexp
-	// home is the region whose endpoints answer for the whole partition.
+	// home is the region of partition-wide endpoints.
 	home string
 }
 
@@ -43,7 +43,7 @@ func partitionOf(region string) *partition {
 	return nil
 }
 
-// partitionNamed is the name of the partition of a region; "aws" where no partition has it.
+// partitionNamed returns the partition of a region; "aws" if unknown.
 func partitionNamed(region string) string {
 	if p := partitionOf(region); p != nil {
 		return p.name
@@ -51,8 +51,8 @@ func partitionNamed(region string) string {
 	return partitions[0].name
 }
 
-// Partition is the partition of regions, "aws" where they name none. Those of several are an
-// error: no credentials and no ARN are of two partitions.
+// Partition returns the partition of regions, "aws" if there are none. Regions of several
+// partitions are an error, because no credentials and no ARN span partitions.
 func Partition(regions []string) (string, error) {
 	name := ""
 	for _, region := range regions {
@@ -70,7 +70,7 @@ func Partition(regions []string) (string, error) {
 	return cmp.Or(name, partitions[0].name), nil
 }
 
-// checkName refuses a text that cannot be a region's name.
+// checkName refuses an invalid region name.
 func checkName(region string) error {
 	if partitionOf(region) == nil {
 		why := "no region has such a name"
@@ -87,7 +87,7 @@ func checkName(region string) error {
 	return nil
 }
 
-// home is the region whose endpoints answer for the whole account.
+// home returns the region of account-wide endpoints.
 func (c *Cloud) home() string {
 	for _, r := range append(slices.Clone(c.regions), c.config.Region) {
 		if p := partitionOf(r); p != nil {
@@ -97,8 +97,8 @@ func (c *Cloud) home() string {
 	return partitions[0].home
 }
 
-// first is the region to ask first about the account itself: one that the user named,
-// which may be the only one within reach.
+// first returns the region to ask first about the account: one named by the user, which may be the
+// only reachable one.
 func (c *Cloud) first() string {
 	if len(c.regions) > 0 {
 		return c.regions[0]
@@ -109,11 +109,10 @@ func (c *Cloud) first() string {
 	return c.home()
 }
 
-// accountRegions returns which regions to read in an account. Names are checked
-// against the account's own list where that can be read, in the partition's home region
-// or, where an organization forbids that one, in the first that is read; if it cannot,
-// names that were given are used as they are. Errors: a [RegionError], or, where all regions were asked
-// for, why they cannot be listed.
+// accountRegions returns the regions to read in an account. Names are checked against the account's
+// own list, read in the partition's home region or, if an organization forbids that, in the first
+// region to read; if it is unreadable, given names are used as they are. Errors are a [RegionError]
+// or, if all regions were requested, the reason why they cannot be listed.
 func (s *scan) accountRegions(ctx context.Context, a *account) ([]string, error) {
 	var out *ec2.DescribeRegionsOutput
 	var err error

@@ -14,8 +14,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// planRepositoryLifecycle puts the document of a finding in the place of the one that it
-// was made from.
+// planRepositoryLifecycle replaces the policy that a finding was based on by the finding's
+// document.
 func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step,
 	error) {
 	repo, text, err := s.registryNow(ctx, r.ID)
@@ -28,7 +28,7 @@ func planRepositoryLifecycle(ctx context.Context, s *site, r *inventory.Resource
 	return planDocument(r, text, do.Change)
 }
 
-// registryNow reads a repository and the text of its lifecycle policy; none is no text.
+// registryNow reads a repository and the text of its lifecycle policy; empty if there is none.
 func (p *place) registryNow(ctx context.Context, name string) (repo types.Repository, text string, err error) {
 	attempt := "read repository " + name
 	out, err := ecrClient(p.reading).DescribeRepositories(ctx, &ecr.DescribeRepositoriesInput{
@@ -85,8 +85,8 @@ func lookRepositoryLifecycle(ctx context.Context, s *site, t action.Task) (actio
 	return action.Complete, "", nil
 }
 
-// restoreRepositoryLifecycle puts the former text back, byte for byte, unless the
-// policy has changed since. Images that have expired meanwhile stay gone.
+// restoreRepositoryLifecycle writes the former text byte for byte, unless the policy changed since.
+// Images expired meanwhile stay gone.
 func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) error {
 	now, put, err := s.registry(ctx, t)
 	switch {
@@ -98,7 +98,7 @@ func restoreRepositoryLifecycle(ctx context.Context, s *site, t action.Task) err
 	return s.putRegistry(ctx, t.Ref.ID, t.Step.Undo)
 }
 
-// putRegistry puts a policy byte for byte, or takes it away where it is empty.
+// putRegistry writes a policy byte for byte, or deletes it if empty.
 func (s *site) putRegistry(ctx context.Context, name, text string) error {
 	if text == "" {
 		_, err := ecrClient(s.acting).DeleteLifecyclePolicy(ctx, &ecr.DeleteLifecyclePolicyInput{

@@ -10,16 +10,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// rehearsal collects the calls that would change something, in place of making them.
+// rehearsal collects mutating calls instead of making them.
 type rehearsal struct{ calls []string }
 
-// rehearsing is the key of a rehearsal in a context.
+// rehearsing is the context key of a rehearsal.
 type rehearsing struct{}
 
-// errRehearsed is the answer to a call that was collected and not sent.
+// errRehearsed is the result of a collected call.
 var errRehearsed = errors.New("it was rehearsed and not sent")
 
-// rehearsed collects a call where its context is a rehearsal's, and says whether it is.
+// rehearsed collects a call if its context is a rehearsal's, and reports whether it is.
 func rehearsed(ctx context.Context, api string, input any) bool {
 	r, ok := ctx.Value(rehearsing{}).(*rehearsal)
 	if ok {
@@ -28,7 +28,7 @@ func rehearsed(ctx context.Context, api string, input any) bool {
 	return ok
 }
 
-// arguments prints the set parameters of a call.
+// arguments formats the set parameters of a call.
 func arguments(input any) string {
 	text, err := json.Marshal(input)
 	var all any
@@ -61,7 +61,7 @@ func arguments(input any) string {
 	return string(text)
 }
 
-// sent is the error of a call, but for that it was only rehearsed.
+// sent returns the error of a call; nil if it was only rehearsed.
 func sent(err error) error {
 	if errors.Is(err, errRehearsed) {
 		return nil
@@ -69,9 +69,8 @@ func sent(err error) error {
 	return err
 }
 
-// Rehearse implements [action.Cloud]: it runs Undo with all that it reads and checks, up
-// to each call that would change something. Such a call is printed with its arguments,
-// and no client that acts sends it.
+// Rehearse implements [action.Cloud]: it runs Undo with all reads and checks, up to each mutating
+// call, which is reported with its arguments instead of sent.
 func (a *Actions) Rehearse(ctx context.Context, t action.Task) (string, error) {
 	s, d, err := a.handler(ctx, t)
 	if err != nil {

@@ -42,8 +42,8 @@ func listed(t *testing.T, kinds ...inventory.Kind) (map[string]*inventory.Resour
 	return out, o.BlindSpots
 }
 
-// TestManagersOfDisks: volumes that Kubernetes made for claims and snapshots that AWS Backup made
-// say so by their tags.
+// TestManagersOfDisks checks that volumes of Kubernetes claims and snapshots of AWS Backup are
+// recognized by their tags.
 func TestManagersOfDisks(t *testing.T) {
 	environOf(t, scratch)
 	api := ec2.NewFromConfig(scratch.Config("us-east-1"))
@@ -103,9 +103,9 @@ func TestManagersOfDisks(t *testing.T) {
 	}
 }
 
-// TestLaunchersOfImages: launch templates in the versions that anything starts, launch
-// configurations and fleets name the images and snapshots that they start machines from. Where one
-// of those lists is not read, none of them is known.
+// TestLaunchersOfImages checks that launch templates in the used versions, launch configurations
+// and fleets name the images and snapshots they start machines from. If one of these lists is
+// unread, all are unknown.
 func TestLaunchersOfImages(t *testing.T) {
 	environOf(t, scratch)
 	api, scaling := ec2.NewFromConfig(scratch.Config("us-east-1")), autoscaling.NewFromConfig(
@@ -243,8 +243,8 @@ func TestLaunchersOfImages(t *testing.T) {
 	}
 }
 
-// TestImagesBehindParameters: a template that names its image by a parameter of AWS starts none of
-// the account's images; behind a parameter that is not resolved may be any of them.
+// TestImagesBehindParameters checks that a template with an AWS parameter starts none of the
+// account's images, and that an unresolved parameter may stand for any of them.
 func TestImagesBehindParameters(t *testing.T) {
 	environOf(t, scratch)
 	api := ec2.NewFromConfig(scratch.Config("us-east-1"))
@@ -283,8 +283,8 @@ func TestImagesBehindParameters(t *testing.T) {
 	}
 }
 
-// TestSnapshotLocks: a lock keeps its snapshot until it expires, and where locks are not read no
-// snapshot is known to have none.
+// TestSnapshotLocks checks that a lock protects its snapshot until it expires, and that unread
+// locks make every snapshot's lock unknown.
 func TestSnapshotLocks(t *testing.T) {
 	environOf(t, scratch)
 	api := ec2.NewFromConfig(scratch.Config("us-east-1"))
@@ -330,8 +330,8 @@ func TestSnapshotLocks(t *testing.T) {
 	}
 }
 
-// TestProtectionOfBuckets: Object Lock with its default retention, the versions that it keeps,
-// delete markers and replication in both directions. A bucket that was never versioned is not asked.
+// TestProtectionOfBuckets checks Object Lock with its default retention, retained versions, delete
+// markers and replication in both directions. Buckets that were never versioned are not queried.
 func TestProtectionOfBuckets(t *testing.T) {
 	environOf(t, scratch)
 	api := s3.NewFromConfig(scratch.Config("us-east-1"), func(o *s3.Options) { o.UsePathStyle = true })
@@ -466,7 +466,7 @@ func blindTo(spots []inventory.BlindSpot, call string) bool {
 	return slices.ContainsFunc(spots, func(b inventory.BlindSpot) bool { return strings.Contains(b.Why, call) })
 }
 
-// tagged gives a new resource tags, which are named in pairs.
+// tagged gives a new resource tags, as alternating keys and values.
 func tagged(of ec2types.ResourceType, pairs []string) []ec2types.TagSpecification {
 	spec := ec2types.TagSpecification{ResourceType: of}
 	for i := 0; i < len(pairs); i += 2 {

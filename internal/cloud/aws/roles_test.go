@@ -12,8 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/test/iam"
 )
 
-// memberRoles reads the roles of the CloudFormation template: the one that reads, and the one
-// that acts.
+// memberRoles reads the reading and the acting role of the CloudFormation template.
 func memberRoles(govern string) (read, act iam.Role, err error) {
 	roles, err := iam.Template("../../../deploy/cloudformation/curfew-member-role.yaml", map[string]string{
 		"CentralRoleArn": "arn:aws:iam::111122223333:role/curfew", "ExternalId": "x1", "Act": "true", "Govern": govern,
@@ -21,14 +20,13 @@ func memberRoles(govern string) (read, act iam.Role, err error) {
 	return roles["ReadRole"], roles["ActRole"], err
 }
 
-// bucket is the one that the roles of tests may change.
+// bucket is the bucket that the tests' roles may change.
 const bucket = "arn:aws:s3:::models"
 
 var managed = map[string]string{inventory.TagManaged: "true"}
 
-// RefusedByRoles returns the calls, as "service:Operation", that the member roles do not
-// allow: those that read by the reading role, those before and of an action by the acting
-// one, on a resource that is managed.
+// RefusedByRoles returns the calls, as "service:Operation", that the member roles do not allow:
+// reads by the reading role, calls around an action by the acting role, on a managed resource.
 func RefusedByRoles(calls []string) ([]string, error) {
 	read, act, err := memberRoles("managed")
 	if err != nil {
@@ -39,7 +37,7 @@ func RefusedByRoles(calls []string) ([]string, error) {
 		role, actions, known := act.Policy, []string(nil), false
 		if o := index[name]; o != nil {
 			if known = !o.Scan && !o.Act; known {
-				continue // prices, bills and assuming the role itself
+				continue // prices, bills, and assuming the role
 			}
 			if o.Scan {
 				role = read.Policy
@@ -71,8 +69,8 @@ func RefusedByRoles(calls []string) ([]string, error) {
 	return refused, nil
 }
 
-// OnlyLaunches reports whether only a launcher or a connector makes a call: the roles that read and
-// act refuse it, and the backbone has documents of its own for it (terraform/backbone).
+// OnlyLaunches reports whether only a launcher or connector makes a call: the reading and acting
+// roles refuse it, and the backbone has other documents for it (terraform/backbone).
 func OnlyLaunches(name string) bool {
 	return (launchable()[name] || connectable()[name]) && index[name] == nil && !mutable()[name]
 }
@@ -161,8 +159,8 @@ func TestMemberRoles(t *testing.T) {
 	}
 }
 
-// checkTagging: any tag may be written except those by which IAM decides, which may be written only
-// on resources that the same call creates. EC2 would take a call without keys as one that removes
+// checkTagging checks that any tag may be written except those by which IAM decides, which may be
+// written only on resources created by the same call. EC2 treats a call without keys as removing
 // all tags.
 func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, bool), action string, p *iam.Policy,
 	persistent map[string]string) {
@@ -187,8 +185,8 @@ func checkTagging(t *testing.T, check func(string, *iam.Policy, iam.Request, boo
 	}
 }
 
-// TestPolicySizes holds the policies against the quotas of IAM, without white space: 6,144
-// characters for a managed policy, 10,240 for all inline policies of a role.
+// TestPolicySizes compares the policies with IAM's quotas, without white space: 6,144 characters
+// for a managed policy, 10,240 for all inline policies of a role.
 func TestPolicySizes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy []byte

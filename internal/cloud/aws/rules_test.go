@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestEveryRefusalIsDocumented holds the names of rules against docs/safety.md.
+// TestEveryRefusalIsDocumented compares the names of rules with docs/safety.md.
 func TestEveryRefusalIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../../docs/safety.md")
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 const (
 	bucketsPage = 1000
 	objectsPage = 1000
-	// listedFrom is the size from which a bucket's objects are listed: below it there
-	// is nothing to save.
+	// listedFrom is the size in bytes from which a bucket's objects are listed: smaller ones offer
+	// no saving.
 	listedFrom = 1 << 30
-	// staleUpload is the age from which an incomplete upload counts as forgotten.
+	// staleUpload is the age from which an incomplete upload counts as abandoned.
 	staleUpload = 7 * 24 * time.Hour
-	// maxPartLists is how many incomplete uploads of a bucket have their parts listed;
-	// with more of them their size stays unknown.
+	// maxPartLists is the maximum number of incomplete uploads whose parts are listed; with more
+	// their size is unknown.
 	maxPartLists = 5
 )
 
-// buckets lists the account's buckets once and reads those of the regions that are
-// scanned, each in its own region. Directory buckets are not listed.
+// buckets lists the account's buckets once and reads those in scanned regions, each in its region.
+// Directory buckets are not listed.
 func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 	wanted := func(name *string) bool {
 		for _, at := range regions {
@@ -68,7 +68,7 @@ func (p *place) buckets(ctx context.Context, regions map[string]*place) {
 			err = errors.New("the answer does not say in which region it is")
 		}
 		p.missed(ctx, "s3:HeadBucket", awssdk.ToString(b.Name), err)
-		if err != nil { // it is somewhere, and not among those that are listed
+		if err != nil { // it exists, but in an unknown region
 			p.scan.leaveUnread(p.account.id, inventory.KindBucket, slices.Collect(maps.Keys(regions)))
 			return
 		}
@@ -108,7 +108,7 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	versioning, err := s3Client(p.reading).GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: b.Name})
 	p.missed(ctx, "s3:GetBucketVersioning", name, err)
 	if err == nil {
-		d.Versioned = inventory.Known(versioning.Status != "") // suspended: the old versions are still there
+		d.Versioned = inventory.Known(versioning.Status != "") // suspended: old versions still exist
 		d.MFADelete = inventory.Known(versioning.MFADelete == types.MFADeleteStatusEnabled)
 	}
 	p.protection(ctx, name, d)
@@ -168,8 +168,8 @@ func (p *place) bucket(ctx context.Context, b types.Bucket, size *bucketSize) *i
 	return r
 }
 
-// fillSizes takes a bucket's size from complete listings, where CloudWatch has none: a
-// bucket of less than a day, or an empty one.
+// fillSizes sets a bucket's size from complete listings if CloudWatch has none: the bucket is less
+// than a day old, or empty.
 func fillSizes(d *inventory.Bucket, listing *listing, versions *versionSum) {
 	versioned, known := d.Versioned.Get()
 	if !known || (versioned && (versions == nil || !versions.Complete)) {
@@ -228,7 +228,7 @@ func lifecycleRules(rules []types.LifecycleRule) []inventory.LifecycleRule {
 	return out
 }
 
-// onlyLeavesSmall reports whether a rule moves objects and its filter leaves out small ones alone,
+// onlyLeavesSmall reports whether a rule moves objects and its filter excludes only small ones,
 // which gain nothing by moving.
 func onlyLeavesSmall(r types.LifecycleRule) bool {
 	deletes := r.Expiration != nil || r.NoncurrentVersionExpiration != nil
@@ -243,7 +243,7 @@ func onlyLeavesSmall(r types.LifecycleRule) bool {
 	return !narrowed && greater != nil && *greater < smallObject
 }
 
-// uploads reads the uploads that were begun a week ago or more and never completed.
+// uploads reads the incomplete uploads that are at least a week old.
 func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inventory.Uploads] {
 	found := inventory.Uploads{Complete: true}
 	var old []types.MultipartUpload
@@ -284,8 +284,8 @@ func (p *place) uploads(ctx context.Context, bucket string) inventory.Fact[inven
 	return inventory.Known(found)
 }
 
-// uploadedBytes adds up the parts of a few uploads; unknown when one has more parts
-// than a page holds or cannot be read.
+// uploadedBytes sums the parts of a few uploads; unknown if one has more than a page of parts or
+// cannot be read.
 func (p *place) uploadedBytes(ctx context.Context, bucket string,
 	uploads []types.MultipartUpload) inventory.Fact[int64] {
 	var sum int64
@@ -309,18 +309,18 @@ func (p *place) uploadedBytes(ctx context.Context, bucket string,
 	return inventory.Known(sum)
 }
 
-// versionSum is the size of replaced and deleted versions.
+// versionSum sums noncurrent versions.
 type versionSum struct {
 	inventory.Listing
 	classes map[string]int64
 	// locked is the size under the bucket's default retention, the last of it until lockedUntil.
 	locked      inventory.Stored
 	lockedUntil time.Time
-	// deleteMarkers hide objects that were deleted.
+	// deleteMarkers counts delete markers.
 	deleteMarkers int64
 }
 
-// add counts a version that was replaced or deleted.
+// add adds a noncurrent version.
 func (s *versionSum) add(v types.ObjectVersion, now time.Time, retentionDays int) {
 	size := awssdk.ToInt64(v.Size)
 	s.Stored = plus(s.Stored, size)
@@ -337,8 +337,8 @@ func (s *versionSum) add(v types.ObjectVersion, now time.Time, retentionDays int
 	}
 }
 
-// noncurrent sums the sizes of replaced and deleted versions, up to the bound; nil if they cannot
-// be read. A default retention counts from when a version was made.
+// noncurrent sums noncurrent versions, up to the bound; nil if they cannot be read. A default
+// retention counts from the creation of a version.
 func (p *place) noncurrent(ctx context.Context, bucket string, retentionDays int) *versionSum {
 	sum := &versionSum{classes: map[string]int64{}}
 	in := &s3.ListObjectVersionsInput{Bucket: &bucket, MaxKeys: awssdk.Int32(objectsPage)}

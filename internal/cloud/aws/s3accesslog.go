@@ -13,17 +13,18 @@ import (
 )
 
 const (
-	// accessLogDays is the number of days of an access log that are sampled, accessLogFiles the most
-	// files of each day: a read that is in one of them is known, and nothing counts as unread by them.
+	// accessLogDays is the number of sampled days of an access log, accessLogFiles the maximum
+	// number of files per day: reads found in them are known, but nothing counts as unread because
+	// of them.
 	accessLogDays, accessLogFiles = 14, 2
-	// accessLogBytes bounds what is read of one file.
+	// accessLogBytes bounds the bytes read of one file.
 	accessLogBytes = 8 << 20
 	// accessLogTime is the layout of the time of a record.
 	accessLogTime = "02/Jan/2006:15:04:05 -0700"
 )
 
-// accessed marks the prefixes of a listing whose objects were read by the server access log of a
-// bucket, if it has one.
+// accessed marks the prefixes of a listing that were read according to the bucket's server access
+// log, if it has one.
 func (p *place) accessed(ctx context.Context, bucket string, l *listing) {
 	out, err := s3Client(p.reading).GetBucketLogging(ctx, &s3.GetBucketLoggingInput{Bucket: &bucket})
 	p.missed(ctx, "s3:GetBucketLogging", bucket, err)
@@ -50,7 +51,7 @@ func (p *place) accessed(ctx context.Context, bucket string, l *listing) {
 	}
 }
 
-// accessLog reads files of a day of an access log. Logs of several buckets may share a prefix.
+// accessLog reads files of one day of an access log. Logs of several buckets may share a prefix.
 func (p *place) accessLog(ctx context.Context, from, day, bucket string, l *listing) error {
 	list, err := s3Client(p.reading).ListObjectsV2(ctx, &s3.ListObjectsV2Input{
 		Bucket: &from, Prefix: &day, MaxKeys: awssdk.Int32(accessLogFiles),
@@ -74,7 +75,7 @@ func (p *place) accessLog(ctx context.Context, from, day, bucket string, l *list
 	return nil
 }
 
-// notAccessed names an access log that could not be read.
+// notAccessed reports an unreadable access log.
 func (p *place) notAccessed(bucket, target string, err error) {
 	why := "its access log is passed over: "
 	if code, _ := reason(err); is(err, "AccessDenied") {
@@ -85,7 +86,7 @@ func (p *place) notAccessed(bucket, target string, err error) {
 	p.partly(partialKey{"s3 " + p.String(), why, "reads that it records are not known"}, "bucket", bucket)
 }
 
-// readAccessLog marks the prefixes that records of a bucket read.
+// readAccessLog marks the prefixes read according to records of a bucket.
 func readAccessLog(r io.Reader, bucket string, l *listing) error {
 	lines := bufio.NewScanner(io.LimitReader(r, accessLogBytes))
 	lines.Buffer(nil, accessLogBytes)
@@ -101,9 +102,9 @@ func readAccessLog(r io.Reader, bucket string, l *listing) error {
 	return lines.Err()
 }
 
-// accessRecord returns the bucket, key and time of a record of a successful read of an object. A record
-// begins: owner bucket [time] address requester id operation key "request" status (Amazon S3 User
-// Guide, "Server access log format").
+// accessRecord parses a record of a successful read of an object into bucket, key and time. A
+// record begins: owner bucket [time] address requester id operation key "request" status (Amazon S3
+// User Guide, "Server access log format").
 func accessRecord(line string) (bucket, key string, at time.Time, ok bool) {
 	head, rest, found := strings.Cut(line, " [")
 	when, rest, closed := strings.Cut(rest, "] ")

@@ -12,8 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestReadsAccessLogs: the access log of a bucket names the prefixes that were read; one that may not
-// be read is a blind spot.
+// TestReadsAccessLogs checks that a bucket's access log shows the prefixes that were read, and that
+// an unreadable one is a blind spot.
 func TestReadsAccessLogs(t *testing.T) {
 	b := newBuckets(t)
 	const bucket, logs = "logged-test", "logged-test-logs"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// record is a record of an access log about a key, with an operation and a status.
+// record returns a record of an access log about a key, with an operation and a status.
 func record(bucket, at, operation, key, status string) string {
 	return "79a59df900b949e55d96a1e698fbacedfd6e09d98eacf8f8d5218e7cd47ef2be " + bucket + " [" + at + "] 192.0.2.3 " +
 		"arn:aws:iam::123456789012:user/ana 3E57427F3EXAMPLE " + operation + " " + key + " \"GET /" + key +
@@ -14,8 +14,8 @@ func record(bucket, at, operation, key, status string) string {
 		"SigV4 ECDHE-RSA-AES128-GCM-SHA256 AuthHeader data.s3.us-east-1.amazonaws.com TLSV1.2 - -\n"
 }
 
-// TestAccessLogNamesReadPrefixes: successful reads of objects of the bucket are known by their prefix;
-// other operations, failures, other buckets and broken records are not.
+// TestAccessLogNamesReadPrefixes checks that only successful reads of the bucket's objects mark a
+// prefix, not other operations, failures, other buckets or malformed records.
 func TestAccessLogNamesReadPrefixes(t *testing.T) {
 	const at = "06/Nov/2026:00:00:38 +0000"
 	read := time.Date(2026, 11, 6, 0, 0, 38, 0, time.UTC)
@@ -68,7 +68,7 @@ func TestAccessLogNamesReadPrefixes(t *testing.T) {
 	}
 }
 
-// FuzzAccessRecord: a record is read or refused, whatever it holds, and one that is read has a time.
+// FuzzAccessRecord checks that an accepted record has a time.
 func FuzzAccessRecord(f *testing.F) {
 	f.Add(record("data", "06/Nov/2026:00:00:38 +0000", "REST.GET.OBJECT", "imagenet/a.tar", "200"))
 	f.Add("a b [c] d e f g \"h\" 200")

@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// analysisBytes bounds one export: 13 age groups and a few classes for each day, for
-	// years.
+	// analysisBytes bounds one export in bytes: 13 age groups and a few classes a day, for years.
 	analysisBytes = 64 << 20
-	// maxAnalyses is how many exports of a bucket are read.
+	// maxAnalyses bounds the exports read per bucket.
 	maxAnalyses = 20
 	// analysisMB is the unit of an export's columns.
 	analysisMB = 1 << 20
-	// readDays is over how many days reads are added up.
+	// readDays is the number of days over which reads are summed.
 	readDays = 30
 )
 
@@ -38,21 +37,21 @@ var analysisColumns = []string{
 	"DataRetrieved_MB",
 }
 
-// errNoAnalysis is returned when an export does not tell the ages of the standard class.
+// errNoAnalysis is returned if an export lacks the ages of the standard class.
 var errNoAnalysis = errors.New("it lacks the size of the standard class by age")
 
 // analysis is the newest day of an export.
 type analysis struct {
 	day time.Time
-	// total is the size of all classes, standard that of the standard class, and small that of its
-	// objects under 128 KiB, whose number is zero where unknown.
+	// total is the size of all classes, standard of the standard class, and small of its objects
+	// under 128 KiB, whose number is zero if unknown.
 	total, standard, small inventory.Stored
-	// older is the size of the standard class above each of ages, and read the bytes of it that
-	// were read in the last 30 days. An age group that an age divides counts as younger.
+	// older is the size of the standard class above each of ages, and read the part of it that was
+	// read in the last 30 days. An age group that spans an age counts as younger.
 	older map[int]inventory.Stored
 	read  map[int]int64
-	// since is the first day of the export, and lastRead the newest on which objects of the standard
-	// class above the least of ages were read; zero is never.
+	// since is the first day of the export, and lastRead the last day with reads of objects of the
+	// standard class above the lowest of ages; zero if never.
 	since, lastRead time.Time
 }
 
@@ -114,7 +113,7 @@ func readAnalysis(r io.Reader, id string) (*analysis, error) {
 	return sumAnalysis(groups, newest)
 }
 
-// sumAnalysis adds up the groups of the newest day, and the reads before it.
+// sumAnalysis sums the groups of the newest day, and the reads before it.
 func sumAnalysis[K comparable](groups map[K]ageGroup, newest time.Time) (*analysis, error) {
 	a := &analysis{day: newest, older: map[int]inventory.Stored{}, read: map[int]int64{}}
 	aged := inventory.Stored{}
@@ -174,7 +173,7 @@ func both(a, b inventory.Stored) inventory.Stored {
 	return inventory.Stored{Bytes: saturated(a.Bytes, b.Bytes), Objects: saturated(a.Objects, b.Objects)}
 }
 
-// analysisRow reads a row.
+// analysisRow parses a row.
 func analysisRow(row []string, column map[string]int) (g ageGroup, id string, err error) {
 	field := func(name string) string {
 		if i, ok := column[name]; ok && i < len(row) {
@@ -214,8 +213,8 @@ func analysisRow(row []string, column map[string]int) (g ageGroup, id string, er
 	return g, id, nil
 }
 
-// analyzed takes the ages of objects that a listing did not reach from the exports of Storage Class
-// Analysis, if a bucket has them: of the whole bucket, and of top-level prefixes.
+// analyzed adds ages of objects beyond a bounded listing from exports of Storage Class Analysis, of
+// the whole bucket and of top-level prefixes, if there are any.
 func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 	in := &s3.ListBucketAnalyticsConfigurationsInput{Bucket: &bucket}
 	reads := 0
@@ -227,7 +226,7 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 		}
 		for _, c := range out.AnalyticsConfigurationList {
 			of, ok := analyzedPrefix(c)
-			// the listing itself takes precedence
+			// the listing takes precedence
 			if f := l.byPrefix[of]; !ok || of != "" &&
 				(f == nil || f.Complete || l.ruled(of)) || reads >= maxAnalyses {
 				continue
@@ -250,8 +249,8 @@ func (p *place) analyzed(ctx context.Context, bucket string, l *listing) {
 	}
 }
 
-// analyzedPrefix is the prefix that a configuration analyzes and exports; empty is all of
-// the bucket. Tags say nothing of what a listing shows.
+// analyzedPrefix returns the prefix that a configuration analyzes and exports; empty for the whole
+// bucket. Configurations filtered by tags are not comparable with a listing.
 func analyzedPrefix(c types.AnalyticsConfiguration) (prefix string, ok bool) {
 	if c.StorageClassAnalysis == nil || c.StorageClassAnalysis.DataExport == nil ||
 		c.StorageClassAnalysis.DataExport.Destination == nil ||
@@ -313,7 +312,7 @@ func (p *place) export(ctx context.Context, bucket string, c types.AnalyticsConf
 	return a, nil
 }
 
-// ruled reports whether a lifecycle rule may move some objects under a prefix.
+// ruled reports whether a lifecycle rule may move objects under a prefix.
 func (l *listing) ruled(prefix string) bool {
 	for i := range l.rules {
 		if at := l.rules[i].prefix; strings.HasPrefix(prefix, at) || strings.HasPrefix(at, prefix) {
@@ -323,8 +322,8 @@ func (l *listing) ruled(prefix string) bool {
 	return false
 }
 
-// take replaces the listing of a prefix with an analysis, or adds the analysis where it
-// is of the whole bucket. The writer of the last object is not in it.
+// take replaces the listing of a prefix by an analysis, or adds an analysis of the whole bucket. It
+// lacks the writer of the last object.
 func (l *listing) take(of string, a *analysis) {
 	by := "Storage Class Analysis of " + a.day.Format(time.DateOnly)
 	p := inventory.Prefix{

@@ -16,9 +16,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestReadsAgesFromStorageClassAnalysis: where a listing ends before the bucket does, the
-// newest export tells the ages of the whole bucket, and of a prefix. An old export is not
-// used, and one that may not be read is a blind spot.
+// TestReadsAgesFromStorageClassAnalysis checks that beyond a bounded listing the newest export
+// supplies the ages of the whole bucket and of a prefix, that an old export is not used, and that
+// an unreadable one is a blind spot.
 func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 	b := newBuckets(t)
 	const bucket, exports = "analysis-test", "analysis-test-exports"
@@ -26,7 +26,7 @@ func TestReadsAgesFromStorageClassAnalysis(t *testing.T) {
 	b.create(bucket)
 	var puts errgroup.Group
 	puts.SetLimit(16)
-	for i := range 1100 { // one page ends within raw/
+	for i := range 1100 { // the first page ends within raw/
 		key := fmt.Sprintf("%s/%04d", map[bool]string{true: "data", false: "raw"}[i < 500], i)
 		puts.Go(func() error {
 			_, err := b.PutObject(t.Context(), &s3.PutObjectInput{

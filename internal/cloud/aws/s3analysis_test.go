@@ -13,8 +13,8 @@ import (
 
 const analysisHeader = "Date,ConfigId,Filter,StorageClass,ObjectAge,ObjectCount,DataUploaded_MB,Storage_MB,DataRetrieved_MB,GetRequestCount,CumulativeAccessRatio,ObjectAgeForSIATransition,RecommendedObjectAgeForSIATransition\n"
 
-// analysisRows are two days of a configuration, and one of another. The rows are sorted by
-// date within age group, those of all ages last.
+// analysisRows are two days of one configuration, and one of another, sorted by date within age
+// group, with all ages last.
 const analysisRows = `11-19-2026,all,,STANDARD,000-014,10,5,100,20,3,0.2,,
 11-20-2026,all,,STANDARD,000-014,11,5,200,20,3,0.2,,
 11-20-2026,all,,STANDARD,030-044,7,0,300,1,1,0.1,,
@@ -30,8 +30,9 @@ const analysisRows = `11-19-2026,all,,STANDARD,000-014,10,5,100,20,3,0.2,,
 
 func mib(n float64) int64 { return int64(n * (1 << 20)) }
 
-// TestParsesStorageClassAnalysis: the newest day counts, reads of 30 days are added up, and objects
-// in no age group are small. A header is not needed, and may have another order.
+// TestParsesStorageClassAnalysis checks that the newest day is used, that 30 days of reads are
+// summed, that objects without age group are small, and that a header is optional and may have
+// another order.
 func TestParsesStorageClassAnalysis(t *testing.T) {
 	want := &analysis{day: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC),
 		total: inventory.Stored{
@@ -77,7 +78,7 @@ func TestParsesStorageClassAnalysis(t *testing.T) {
 	}
 }
 
-// FuzzAnalysis: reading an export ends, and its result is consistent: nothing is negative, and
+// FuzzAnalysis checks that reading terminates with a consistent result: nothing is negative, and
 // older objects are part of younger ages.
 func FuzzAnalysis(f *testing.F) {
 	f.Add(analysisHeader + analysisRows)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// inventoryAge is how old the newest inventory may be: one that is made weekly.
+	// inventoryAge is the maximum age of the newest inventory; it may be weekly.
 	inventoryAge = 8 * day
 	// inventoryBytes bounds the compressed bytes read of one inventory: about ten million objects.
 	inventoryBytes = 512 << 20
@@ -23,8 +23,7 @@ const (
 	manifestBytes = 8 << 20
 )
 
-// manifest is the manifest that S3 writes next to the files of an inventory (Amazon S3 User Guide,
-// "Inventory manifest").
+// manifest is the manifest of an inventory's files (Amazon S3 User Guide, "Inventory manifest").
 type manifest struct {
 	SourceBucket      string `json:"sourceBucket"`
 	CreationTimestamp string `json:"creationTimestamp"` // milliseconds since 1970
@@ -36,19 +35,19 @@ type manifest struct {
 	} `json:"files"`
 }
 
-// errNoInventory is returned if an inventory lacks a needed column.
+// errNoInventory is returned if an inventory lacks a required column.
 var errNoInventory = errors.New("it lacks size, date or class of some objects")
 
-// errNotRecent is returned when there is no inventory of the last days: it is paused, or the first
-// is not written yet. The bucket is listed, and nothing is missing.
+// errNotRecent is returned without a recent inventory: it is paused, or the first is not written
+// yet. The bucket is listed instead, and nothing is missing.
 var errNotRecent = errors.New("there is none of the last days")
 
-// errORC is returned when an inventory is written in a format that is not read.
+// errORC is returned for an inventory in an unsupported format.
 var errORC = errors.New("it is written as ORC, which is not read: CSV and Parquet are")
 
-// inventoried reads the objects of a bucket from its newest S3 Inventory; nil where it has
-// none that tells their sizes, dates and classes, or it may not be read. Then the bucket is
-// listed, and a blind spot says why.
+// inventoried reads the objects of a bucket from its newest S3 Inventory; nil if there is none with
+// sizes, dates and classes, or it is unreadable. Then the bucket is listed, and a blind spot says
+// why.
 func (p *place) inventoried(ctx context.Context, bucket string, rules []reaching) *listing {
 	out, err := s3Client(p.reading).ListBucketInventoryConfigurations(ctx, &s3.ListBucketInventoryConfigurationsInput{
 		Bucket: &bucket,
@@ -80,7 +79,7 @@ func (p *place) inventoried(ctx context.Context, bucket string, rules []reaching
 	return nil
 }
 
-// passedOver notes that a bucket is listed because its inventory cannot be read.
+// passedOver records that a bucket is listed because its inventory is unreadable.
 func (p *place) passedOver(bucket string, err error) {
 	why := "its S3 Inventory is passed over: "
 	switch {
@@ -105,7 +104,7 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 	if prefix := strings.TrimSuffix(awssdk.ToString(to.Prefix), "/"); prefix != "" {
 		root = prefix + "/" + root
 	}
-	// Folders are named by the time of the inventory, so those of the last days come last.
+	// Folders are named by the inventory's time, so recent ones come last.
 	after := root + p.now().Add(-inventoryAge).Format("2006-01-02T15-04Z")
 	if to.Format == types.InventoryFormatOrc {
 		return nil, errORC
@@ -123,7 +122,7 @@ func (p *place) readInventory(ctx context.Context, bucket string, c types.Invent
 		name := strings.TrimSuffix(strings.TrimPrefix(awssdk.ToString(folder.Prefix), root), "/")
 		at, err := time.Parse("2006-01-02T15-04Z", name)
 		if err != nil || at.After(p.now()) {
-			continue // the folders data and hive are next to them
+			continue // skip the folders data and hive
 		}
 		m, err := p.manifest(ctx, from, awssdk.ToString(folder.Prefix)+"manifest.json")
 		if is(err, "NoSuchKey") {

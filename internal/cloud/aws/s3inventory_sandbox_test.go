@@ -20,10 +20,9 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestReadsAgesFromS3Inventory: the newest inventory tells sizes, ages and classes, and
-// each object is held against the rules that are there. An inventory that is old or lacks a
-// column leaves the bucket to be listed, and so does one in ORC or one that may not be read;
-// a blind spot says so.
+// TestReadsAgesFromS3Inventory checks that the newest inventory supplies sizes, ages and classes,
+// matched against the lifecycle rules. With an old, incomplete, ORC or unreadable inventory the
+// bucket is listed, and a blind spot says so.
 func TestReadsAgesFromS3Inventory(t *testing.T) {
 	b := newBuckets(t)
 	name := func(s string) string { return "inventory-test-" + s }
@@ -170,7 +169,7 @@ func TestReadsAgesFromS3Inventory(t *testing.T) {
 		}
 	}
 
-	// Without the permission the buckets are listed, and that is said.
+	// Without the permission the buckets are listed, with a blind spot.
 	defer scratch.Wire.Inject(wire.Fault{Service: "s3", Operation: "GetObject", Kind: wire.AccessDenied})()
 	seen, blind = list()
 	if b := seen[name("columns")]; b == nil || !strings.HasPrefix(b.ListedBy, "listing of 1 call") {

@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// inventoryBatch is how many rows are taken at once.
+	// inventoryBatch is the number of rows per batch.
 	inventoryBatch = 1000
-	// parquetBytes bounds one file of an inventory in Parquet, which is held in memory:
-	// S3 writes files of up to a million objects.
+	// parquetBytes bounds one Parquet file of an inventory, which is buffered in memory: S3 writes
+	// files of up to a million objects.
 	parquetBytes = 256 << 20
-	// parquetObjects bounds its rows: few bytes may claim many.
+	// parquetObjects bounds the rows of a file: few bytes may claim many.
 	parquetObjects = 16 << 20
 )
 
-// inventoryRows hands the current objects of one file of an inventory to add, in batches.
+// inventoryRows reads the current objects of one file of an inventory in batches.
 type inventoryRows func(r io.Reader, schema string, add func([]types.Object) string) error
 
-// inventoryFormats are the formats that are read, by the name in a manifest.
+// inventoryFormats maps the format name in a manifest to its reader.
 var inventoryFormats = map[string]inventoryRows{"CSV": csvRows, "Parquet": parquetRows}
 
-// csvRows reads a file of gzipped CSV; the columns are those of the manifest.
+// csvRows reads a gzipped CSV file; the manifest lists the columns.
 func csvRows(r io.Reader, schema string, add func([]types.Object) string) error {
 	columns := map[string]int{}
 	for i, name := range strings.Split(schema, ",") {
@@ -96,8 +96,7 @@ func csvRows(r io.Reader, schema string, add func([]types.Object) string) error 
 	}
 }
 
-// parquetRow has the columns that are read of a Parquet row. Unlike in CSV, keys are written as
-// they are.
+// parquetRow has the columns in use. Unlike in CSV, keys are not encoded.
 type parquetRow struct {
 	Key            string     `parquet:"key"`
 	IsLatest       *bool      `parquet:"is_latest,optional"`
@@ -107,7 +106,7 @@ type parquetRow struct {
 	StorageClass   *string    `parquet:"storage_class,optional"`
 }
 
-// parquetRows reads a file of Parquet, whose columns say their own names.
+// parquetRows reads a Parquet file, which names its columns.
 func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err error) {
 	data, err := io.ReadAll(io.LimitReader(r, parquetBytes+1))
 	if err != nil {
@@ -123,7 +122,7 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 		}
 	}()
 	in, size := bytes.NewReader(data), int64(len(data))
-	// The library allocates the size that the footer claims.
+	// The library allocates the size claimed by the footer.
 	if tail := 8; len(data) < tail || int64(binary.LittleEndian.Uint32(data[len(data)-tail:])) > size {
 		return errors.New("an inventory's file is not valid Parquet: it may be cut short")
 	}
@@ -151,7 +150,7 @@ func parquetRows(r io.Reader, _ string, add func([]types.Object) string) (err er
 		return errNoInventory
 	}
 	rows := parquet.NewGenericReader[parquetRow](file)
-	defer func() { _ = rows.Close() }() // it only frees buffers
+	defer func() { _ = rows.Close() }() // only frees buffers
 	buffer, batch := make([]parquetRow, inventoryBatch), make([]types.Object, 0, inventoryBatch)
 	for {
 		clear(buffer)

@@ -11,8 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// FuzzInventoryRows: whatever an inventory's file holds, reading it ends, and every object
-// that is handed over has a size and a date.
+// FuzzInventoryRows checks for any file that reading terminates, and that every object has a size
+// and a date.
 func FuzzInventoryRows(f *testing.F) {
 	at := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
 	var columns, packed bytes.Buffer

@@ -20,10 +20,10 @@ import (
 
 const (
 	standardClass = "STANDARD"
-	// smallObject is the size under which infrequent access charges as if an object
-	// were that large, and under which lifecycle rules leave it where it is.
+	// smallObject is the minimum billed size in infrequent access, and the size under which
+	// lifecycle rules leave objects in place.
 	smallObject = 128 << 10
-	// maxPrefixes is how many top-level prefixes of a bucket are kept apart.
+	// maxPrefixes bounds the top-level prefixes of a bucket that are distinguished.
 	maxPrefixes = 200
 )
 
@@ -38,10 +38,10 @@ type listing struct {
 	// seenBy names the source of the objects.
 	seenBy   string
 	byPrefix map[string]*prefix
-	crowded  bool // there are more prefixes than are kept apart
+	crowded  bool // there are more prefixes than maxPrefixes
 	classes  map[string]inventory.Stored
 	// whole is the Storage Class Analysis of the whole bucket, wholeBy its day; analyzedBy names
-	// the analyses that stand for prefixes.
+	// the analyses used for prefixes.
 	whole               *inventory.Prefix
 	wholeBy, analyzedBy string
 }
@@ -50,19 +50,19 @@ type listing struct {
 type prefix struct {
 	inventory.Prefix
 	classes map[string]int64 // objects by storage class
-	after   string           // the last key seen; the listing goes on behind it
+	after   string           // the last listed key, after which the listing continues
 }
 
-// largeFactor multiplies the bound of calls for the listing of a bucket of largeBucket or more: its
-// possible saving is worth the calls.
+// largeFactor multiplies the bound of calls for a bucket of at least largeBucket, whose possible
+// saving justifies them.
 const (
 	largeFactor = 20
 	largeBucket = 1 << 40
 )
 
-// prefixes lists a bucket within the bound. A small bucket takes one call. A large one
-// has its first page, one list of its top-level prefixes, and then a page of each
-// prefix in turn, so that the pages are not all spent on the first of them.
+// prefixes lists a bucket within the bound. A small bucket takes one call. For a large one it reads
+// the first page, one list of the top-level prefixes, and then pages of each prefix in turn, so
+// that the first prefix does not use up all pages.
 func (p *place) prefixes(ctx context.Context, bucket string, size *bucketSize, rules []reaching) (*listing, bool) {
 	l := newListing(p.now(), rules)
 	budget, calls := p.scan.cloud.options.ListPages, 0
@@ -133,8 +133,7 @@ func newListing(now time.Time, rules []reaching) *listing {
 	return &listing{now: now, rules: rules, byPrefix: map[string]*prefix{}, classes: map[string]inventory.Stored{}}
 }
 
-// topPrefix is the part of a key up to and with its first slash; empty for a key
-// without one.
+// topPrefix returns the part of a key up to and including its first slash; empty without one.
 func topPrefix(key string) string {
 	if i := strings.IndexByte(key, '/'); i >= 0 {
 		return key[:i+1]
@@ -217,8 +216,7 @@ func plus(s inventory.Stored, size int64) inventory.Stored {
 	return inventory.Stored{Bytes: s.Bytes + size, Objects: s.Objects + 1}
 }
 
-// roots takes in the list of top-level prefixes, and the objects outside them that come
-// after the last key seen.
+// roots adds the list of top-level prefixes, and objects outside of them after the last listed key.
 func (l *listing) roots(out *s3.ListObjectsV2Output, last string) {
 	for _, c := range out.CommonPrefixes {
 		l.prefix(awssdk.ToString(c.Prefix))
@@ -235,8 +233,8 @@ func (l *listing) roots(out *s3.ListObjectsV2Output, last string) {
 	}
 }
 
-// closeBefore marks the prefixes that the first page went past: keys come in order, so
-// that all keys under them were seen.
+// closeBefore marks the prefixes before the last key of the first page as complete, because keys
+// are listed in order.
 func (l *listing) closeBefore(last string) {
 	for name, f := range l.byPrefix {
 		if name != "" && name < last && !strings.HasPrefix(last, name) {
@@ -245,7 +243,7 @@ func (l *listing) closeBefore(last string) {
 	}
 }
 
-// finish marks everything as seen to its end.
+// finish marks everything as complete.
 func (l *listing) finish() {
 	l.complete = true
 	for _, f := range l.byPrefix {
@@ -253,7 +251,7 @@ func (l *listing) finish() {
 	}
 }
 
-// open returns the prefixes that were not seen to their end, by name.
+// open returns the incomplete prefixes by name.
 func (l *listing) open() []*prefix {
 	var out []*prefix
 	for _, name := range slices.Sorted(maps.Keys(l.byPrefix)) {

@@ -28,7 +28,7 @@ type object struct {
 	class string
 }
 
-// bucketServer answers ListObjectsV2 for one bucket, in pages of a size of its own.
+// bucketServer serves ListObjectsV2 for one bucket with a given page size.
 type bucketServer struct {
 	objects []object // by key
 	page    int
@@ -77,7 +77,7 @@ func (s *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lister returns a place whose S3 is the server.
+// lister returns a place that uses the server as S3.
 func lister(url string, listPages int) *place {
 	cfg := awssdk.Config{
 		Region: "us-east-1", BaseEndpoint: &url,
@@ -88,7 +88,7 @@ func lister(url string, listPages int) *place {
 	return s.place(&account{id: "1", cfg: cfg}, "us-east-1")
 }
 
-// sumUnder adds up objects under a top-level prefix.
+// sumUnder sums objects under a top-level prefix.
 func sumUnder(objects []object, prefix string) (s inventory.Stored) {
 	for _, o := range objects {
 		if topPrefix(o.key) == prefix {
@@ -98,10 +98,10 @@ func sumUnder(objects []object, prefix string) (s inventory.Stored) {
 	return s
 }
 
-// TestListingIsBoundedAndStatesItsExtent lists buckets of any shape under any bound: it never makes
-// more calls than the bound, never counts an object twice, and says that it saw all of a
-// prefix only when it did.
-func TestListingIsBoundedAndStatesItsExtent(t *testing.T) {
+// TestListingIsBounded checks for any bucket and bound that a listing never
+// exceeds the bound of calls, never counts an object twice, and marks a prefix as complete only if
+// it is.
+func TestListingIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) string {
 			return rapid.SampledFrom([]string{"", "a/", "b/", "data/", "data/x/", "z/"}).Draw(t, "folder") +

@@ -13,11 +13,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// yearDays is how many days a year of a retention has.
+// yearDays is the number of days a year of a retention has.
 const yearDays = 365
 
 // protection reads the protection of a bucket's versions from deletion: Object Lock and
-// replication. Both need versioning (Amazon S3 User Guide, "Locking objects with Object Lock",
+// replication. Both require versioning (Amazon S3 User Guide, "Locking objects with Object Lock",
 // "Requirements for replication"), so a bucket that never had it has neither.
 func (p *place) protection(ctx context.Context, name string, d *inventory.Bucket) {
 	if versioned, known := d.Versioned.Get(); known && !versioned {
@@ -51,7 +51,7 @@ func (p *place) protection(ctx context.Context, name string, d *inventory.Bucket
 	}
 }
 
-// objectLock is a bucket's setting of Object Lock.
+// objectLock converts a bucket's Object Lock configuration.
 func objectLock(c *types.ObjectLockConfiguration) inventory.ObjectLock {
 	lock := inventory.ObjectLock{Enabled: c.ObjectLockEnabled == types.ObjectLockEnabledEnabled}
 	if c.Rule != nil && c.Rule.DefaultRetention != nil {
@@ -62,7 +62,7 @@ func objectLock(c *types.ObjectLockConfiguration) inventory.ObjectLock {
 	return lock
 }
 
-// replicatesTo names the buckets of enabled replication rules.
+// replicatesTo returns the target buckets of enabled replication rules.
 func replicatesTo(rules []types.ReplicationRule) []string {
 	to := []string{}
 	for _, r := range rules {
@@ -74,8 +74,8 @@ func replicatesTo(rules []types.ReplicationRule) []string {
 	return slices.Compact(to)
 }
 
-// linkReplicas adds to each bucket the buckets that replicate into it, as far as the replication of
-// all observed buckets was read. Buckets of unread accounts may do so as well.
+// linkReplicas sets on each bucket the buckets that replicate into it, as far as the replication of
+// all observed buckets was read. Buckets of other accounts may do so too.
 func linkReplicas(resources []*inventory.Resource) {
 	from, known := map[string][]string{}, true
 	for _, r := range resources {

@@ -13,16 +13,16 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// sageMakerPage is the most that SageMaker's lists give.
+// sageMakerPage is the maximum page size of SageMaker's lists.
 const sageMakerPage = 100
 
-// systemMachine is the type of studio applications that run on nothing one pays for.
+// systemMachine is the type of studio applications that run for free.
 const systemMachine = "system"
 
 // machineType strips the service's prefix: "ml.g5.xlarge" is a g5.xlarge.
 func machineType[T ~string](t T) string { return strings.TrimPrefix(string(t), "ml.") }
 
-// sageMakerTags reads a resource's tags; nil when they cannot be read.
+// sageMakerTags reads a resource's tags; nil if unreadable.
 func (p *place) sageMakerTags(ctx context.Context, arn *string, name string) map[string]string {
 	tags := map[string]string{}
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -71,7 +71,7 @@ func (p *place) notebooks(ctx context.Context) {
 		r.State = notebookStates[n.NotebookInstanceStatus]
 		d := &inventory.Notebook{LastModified: utc(n.LastModifiedTime)}
 		if r.State == inventory.StateStopped {
-			r.StateSince = d.LastModified // the stop modified it last, or something later did
+			r.StateSince = d.LastModified // the last modification was the stop or later
 		}
 		out, err := sagemakerClient(p.reading).DescribeNotebookInstance(ctx, &sagemaker.DescribeNotebookInstanceInput{
 			NotebookInstanceName: n.NotebookInstanceName,
@@ -98,7 +98,7 @@ var notebookStates = map[types.NotebookInstanceStatus]inventory.State{
 	types.NotebookInstanceStatusInMaintenance:      inventory.StateRunning,
 }
 
-// apps lists the studio applications that run on a machine of their own.
+// apps lists the studio applications with a machine of their own.
 func (p *place) apps(ctx context.Context) {
 	var found []types.AppDetails
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -202,8 +202,8 @@ var endpointStates = map[types.EndpointStatus]inventory.State{
 	types.EndpointStatusUpdateRollbackFailed: inventory.StateRunning,
 }
 
-// endpoint reads the machines behind an endpoint: their number from the endpoint itself, their type
-// from its configuration.
+// endpoint reads the machines of an endpoint: their number from the endpoint, their type from its
+// configuration.
 func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventory.Endpoint {
 	d := &inventory.Endpoint{}
 	name := awssdk.ToString(e.EndpointName)
@@ -250,16 +250,16 @@ func (p *place) endpoint(ctx context.Context, e types.EndpointSummary) *inventor
 	return d
 }
 
-// hostsComponents reports whether inference components are put on an endpoint's machines: then
-// its variants name no model. Requests to them are counted by component, and not as the
-// endpoint's (SageMaker AI guide, "Inference component metrics").
+// hostsComponents reports whether an endpoint hosts inference components: then its variants name no
+// model. Their requests are counted by component, not for the endpoint (SageMaker AI guide,
+// "Inference component metrics").
 func hostsComponents(variants []types.ProductionVariant) bool {
 	return slices.ContainsFunc(variants, func(v types.ProductionVariant) bool {
 		return awssdk.ToString(v.ModelName) == ""
 	})
 }
 
-// trainingJobs lists the jobs that run; those that are over cost nothing any more.
+// trainingJobs lists the running jobs; finished ones are no longer charged.
 func (p *place) trainingJobs(ctx context.Context) {
 	var found []types.TrainingJobSummary
 	var err error
@@ -315,7 +315,7 @@ func fillJob(r *inventory.Resource, out *sagemaker.DescribeTrainingJobOutput) {
 		Spot: awssdk.ToBool(out.EnableManagedSpotTraining), StartedAt: utc(out.TrainingStartTime),
 	}
 	if d.StartedAt.IsZero() {
-		r.State = inventory.StatePending // it waits for its machines, which do not cost yet
+		r.State = inventory.StatePending // it waits for its machines, which are not charged yet
 	}
 	if c := out.ResourceConfig; c != nil {
 		r.Type = machineType(c.InstanceType)
@@ -328,7 +328,7 @@ func fillJob(r *inventory.Resource, out *sagemaker.DescribeTrainingJobOutput) {
 			d.Count += int64(awssdk.ToInt32(g.InstanceCount))
 		}
 		if mixed {
-			r.Type = "" // no one type's price or metrics are those of the job
+			r.Type = "" // no single type's price or metrics apply
 		}
 	}
 	if s := out.StoppingCondition; s != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// The lists are asked whether something is there: that a list is complete and does not
-// hold it says so in every service's words, which the errors of SageMaker's other calls
-// do not.
+// Existence is checked by lists: a complete list without a resource proves that it is gone, while
+// the errors of SageMaker's other calls are ambiguous.
 
-// notebookNow reads a notebook; one that is not there is inventory.ErrNotFound.
+// notebookNow reads a notebook; inventory.ErrNotFound if it does not exist.
 func (p *place) notebookNow(ctx context.Context, name string) (types.NotebookInstanceSummary, error) {
 	return listed(ctx, "notebook "+name, func(token *string) ([]types.NotebookInstanceSummary, *string, error) {
 		out, err := sagemakerClient(p.reading).ListNotebookInstances(ctx, &sagemaker.ListNotebookInstancesInput{
@@ -33,7 +32,7 @@ func (p *place) notebookNow(ctx context.Context, name string) (types.NotebookIns
 	}, func(n types.NotebookInstanceSummary) bool { return awssdk.ToString(n.NotebookInstanceName) == name })
 }
 
-// endpointNow reads an endpoint; one that is not there is inventory.ErrNotFound.
+// endpointNow reads an endpoint; inventory.ErrNotFound if it does not exist.
 func (p *place) endpointNow(ctx context.Context, name string) (types.EndpointSummary, error) {
 	return listed(ctx, "endpoint "+name, func(token *string) ([]types.EndpointSummary, *string, error) {
 		out, err := sagemakerClient(p.reading).ListEndpoints(ctx, &sagemaker.ListEndpointsInput{
@@ -48,7 +47,7 @@ func (p *place) endpointNow(ctx context.Context, name string) (types.EndpointSum
 	}, func(e types.EndpointSummary) bool { return awssdk.ToString(e.EndpointName) == name })
 }
 
-// trainingJobNow reads a training job; one that is not there is inventory.ErrNotFound.
+// trainingJobNow reads a training job; inventory.ErrNotFound if it does not exist.
 func (p *place) trainingJobNow(ctx context.Context, name string) (types.TrainingJobSummary, error) {
 	return listed(ctx, "training job "+name, func(token *string) ([]types.TrainingJobSummary, *string, error) {
 		out, err := sagemakerClient(p.reading).ListTrainingJobs(ctx, &sagemaker.ListTrainingJobsInput{
@@ -63,7 +62,7 @@ func (p *place) trainingJobNow(ctx context.Context, name string) (types.Training
 	}, func(j types.TrainingJobSummary) bool { return awssdk.ToString(j.TrainingJobName) == name })
 }
 
-// listed goes through a list until it finds something; inventory.ErrNotFound at its end.
+// listed searches a list; inventory.ErrNotFound at its end.
 func listed[T any](ctx context.Context, noun string, page func(token *string) ([]T, *string, error), is func(T) bool) (
 	T, error) {
 	var found T
@@ -87,8 +86,8 @@ func listed[T any](ctx context.Context, noun string, page func(token *string) ([
 	return found, failed("read "+noun, err)
 }
 
-// planNotebook stops a notebook, and deletes it where that is asked for. Its disk is
-// deleted with it, and nothing saves that.
+// planNotebook stops a notebook and, if requested, deletes it. Its disk is deleted with it and
+// cannot be saved.
 func planNotebook(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	if strings.Contains(r.ID, "/") {
 		return nil, refusal("no-such-verb",
@@ -121,7 +120,7 @@ func planNotebook(ctx context.Context, s *site, r *inventory.Resource, do policy
 	}
 }
 
-// notebook reads a task's notebook and refuses another one under the same name.
+// notebook reads a task's notebook and refuses another one with the same name.
 func (s *site) notebook(ctx context.Context, t action.Task) (types.NotebookInstanceStatus, error) {
 	n, err := s.notebookNow(ctx, t.Ref.ID)
 	if err != nil {
@@ -190,7 +189,7 @@ func lookNotebookGone(ctx context.Context, s *site, t action.Task) (action.Progr
 	return deletion(string(status), string(types.NotebookInstanceStatusDeleting), err)
 }
 
-// deletion is how far something has come that is deleted: complete once it is not there.
+// deletion returns the progress of a deletion: complete once the resource is gone.
 func deletion(status, deleting string, err error) (action.Progress, string, error) {
 	switch {
 	case errors.Is(err, inventory.ErrNotFound):
@@ -217,7 +216,7 @@ func planEndpoint(ctx context.Context, s *site, r *inventory.Resource, _ policy.
 	return []action.Step{{Name: stepDelete, Params: "{}"}}, nil
 }
 
-// settled refuses an endpoint that is just being changed, which SageMaker does not delete.
+// settled refuses an endpoint that is being changed, which SageMaker does not delete.
 func settled(name string, status types.EndpointStatus) error {
 	switch status {
 	case types.EndpointStatusDeleting:
@@ -230,7 +229,7 @@ func settled(name string, status types.EndpointStatus) error {
 	return nil
 }
 
-// serving reads a task's endpoint and refuses another one under the same name.
+// serving reads a task's endpoint and refuses another one with the same name.
 func (s *site) serving(ctx context.Context, t action.Task) (types.EndpointStatus, error) {
 	e, err := s.endpointNow(ctx, t.Ref.ID)
 	if err != nil {
@@ -256,7 +255,7 @@ func lookEndpointGone(ctx context.Context, s *site, t action.Task) (action.Progr
 	return deletion(string(status), string(types.EndpointStatusDeleting), err)
 }
 
-// planTrainingJob stops a job that nothing else has started and would start again.
+// planTrainingJob stops a job unless something else started it and would restart it.
 func planTrainingJob(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do) ([]action.Step, error) {
 	j, err := s.trainingJobNow(ctx, r.ID)
 	if err != nil {
@@ -292,7 +291,7 @@ func (p *place) jobManager(ctx context.Context, name string) (string, error) {
 		awssdk.ToString(out.AutoMLJobArn)), nil
 }
 
-// training reads a task's job and refuses another one under the same name.
+// training reads a task's job and refuses another one with the same name.
 func (s *site) training(ctx context.Context, t action.Task) (types.TrainingJobStatus, error) {
 	j, err := s.trainingJobNow(ctx, t.Ref.ID)
 	if err != nil {
@@ -312,7 +311,7 @@ func stopTrainingJob(ctx context.Context, s *site, t action.Task) (string, error
 	return "", failed("stop training job "+t.Ref.ID, err)
 }
 
-// lookTrainingStopped is complete once the job is over, however it ended.
+// lookTrainingStopped is complete once the job has ended in any way.
 func lookTrainingStopped(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	status, err := s.training(ctx, t)
 	switch {

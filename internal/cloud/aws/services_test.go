@@ -58,8 +58,8 @@ func TestProvisionedCapacity(t *testing.T) {
 	}
 }
 
-// TestGroupsOfHyperPod: machines are counted as they are now, by type, with their purchase option
-// and the volumes besides their root.
+// TestGroupsOfHyperPod checks that current machines are counted by type, with purchase option and
+// additional volumes.
 func TestGroupsOfHyperPod(t *testing.T) {
 	volume := func(root bool, gib int32) sagetypes.ClusterInstanceStorageConfig {
 		return &sagetypes.ClusterInstanceStorageConfigMemberEbsVolumeConfig{

@@ -5,22 +5,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/session"
 )
 
-// TagPerson is the identity of the person who may connect to a machine, as the owner_identity
-// of terraform/backbone names it.
+// TagPerson is the tag with the identity of the person who may connect to a machine, the
+// owner_identity of terraform/backbone.
 const TagPerson = session.TagAllowedUser
 
-// SessionCaller is the role that makes a call of sessions, which chooses the document of
-// terraform/backbone that allows it.
+// SessionCaller is the role that makes a session call, which determines the document of
+// terraform/backbone that must allow it.
 type SessionCaller string
 
 // The callers.
 const (
-	// ByLauncher is curfew while it starts and ends sessions: the launching role.
+	// ByLauncher is curfew when it starts and ends sessions: the launching role.
 	ByLauncher SessionCaller = "launch"
-	// ByPerson is a person who connects to a machine: the policy of people.
+	// ByPerson is a person who connects to a machine: people's policy.
 	ByPerson SessionCaller = "connect"
-	// ByMachine is a machine of a session, its host agent and Systems Manager's agent on it: the
-	// role of the session, below the machine policy.
+	// ByMachine is a machine of a session, with its host agent and Systems Manager agent: the
+	// session's role, limited by the machine policy.
 	ByMachine SessionCaller = "machine"
 )
 
@@ -29,26 +29,25 @@ type SessionCall struct {
 	By SessionCaller
 	// Service is the prefix of the IAM actions, Name the API operation.
 	Service, Name string
-	// Asks are the IAM actions that AWS checks for it; all have to be allowed.
+	// Asks are the IAM checks of the call; all must be allowed.
 	Asks []SessionAsk
 }
 
-// SessionAsk is one question that AWS puts to IAM because of a call (Service Authorization
-// Reference).
+// SessionAsk is one IAM check of a call (Service Authorization Reference).
 type SessionAsk struct {
 	// Action is the IAM action, "ec2:RunInstances".
 	Action string
-	// Resource is the ARN, with names in braces for what the backbone, the session or AWS
-	// calls it ("{bucket}", "{instance}"); empty for an action without resources.
+	// Resource is the ARN, with placeholders in braces for names of the backbone, the session or
+	// AWS ("{bucket}", "{instance}"); empty for an action without resources.
 	Resource string
-	// Makes is true if the call creates the resource with the session's tags; Has that the
-	// resource is there and carries them.
+	// Makes is true if the call creates the resource with the session's tags, Has if the resource
+	// exists and has them.
 	Makes, Has bool
-	// Keys are the further condition keys that AWS knows, with names in braces as well.
+	// Keys are further condition keys, with placeholders in braces.
 	Keys map[string]string
 }
 
-// SessionTags are the tags without which the launching role launches nothing.
+// SessionTags are the tags that the launching role requires for a launch.
 var SessionTags = []string{inventory.TagInstallation, inventory.TagSession, TagPerson}
 
 // Parts of ARNs.
@@ -58,17 +57,17 @@ const (
 	arnSessions = "arn:{partition}:s3:::{bucket}/sessions/"
 )
 
-// askAll returns a call that only lists and takes no resource.
+// askAll returns a call that only lists and has no resource.
 func askAll(by SessionCaller, service, name string) SessionCall {
 	return SessionCall{by, service, name, []SessionAsk{{Action: service + ":" + name}}}
 }
 
-// askOn returns a call that IAM is asked about once, by the action of the same name.
+// askOn returns a call with one IAM check of the same name.
 func askOn(by SessionCaller, service, name, resource string) SessionCall {
 	return SessionCall{by, service, name, []SessionAsk{{Action: service + ":" + name, Resource: resource}}}
 }
 
-// askEnd returns a call of the launcher on something of a session.
+// askEnd returns a launcher's call on a resource of a session.
 func askEnd(name, noun string) SessionCall {
 	return SessionCall{
 		ByLauncher, "ec2", name,
@@ -76,8 +75,7 @@ func askEnd(name, noun string) SessionCall {
 	}
 }
 
-// askObjects returns the calls of the launcher on objects of a session and the listing of its
-// prefix.
+// askObjects returns the launcher's calls on objects of a session and the listing of its prefix.
 func askObjects(keys ...string) []SessionCall {
 	const by = ByLauncher
 	var calls []SessionCall
@@ -95,7 +93,7 @@ func askObjects(keys ...string) []SessionCall {
 		})
 }
 
-// Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and its instance
+// Prefixes of a session below "sessions/" in the bucket, and the ARNs of its role and instance
 // profile.
 const (
 	ControlKey = "control/{session}/"
@@ -119,7 +117,7 @@ func askList(by SessionCaller, key string) SessionCall {
 	}
 }
 
-// machineObjects are the calls of a machine on its own documents and its own work.
+// machineObjects returns the calls of a machine on its own documents and work.
 func machineObjects() []SessionCall {
 	var calls []SessionCall
 	for _, key := range []string{
@@ -143,7 +141,7 @@ func machineObjects() []SessionCall {
 		askList(ByMachine, WorkKey+"node-0/"), askList(ByMachine, ControlKey+"order.json"))
 }
 
-// askRoles are the calls of the launcher on the role of a session.
+// askRoles returns the launcher's calls on the role of a session.
 func askRoles() []SessionCall {
 	policy := map[string]string{"iam:PolicyARN": "{machine-policy}"}
 	made := func(name, tag, resource string, keys map[string]string) SessionCall {
@@ -226,17 +224,16 @@ func askConnect(document string) SessionCall {
 	}}
 }
 
-// SessionCalls is every call that sessions make on AWS: what curfew calls to launch, find and
-// end machines, what people call to connect, and what the agents on machines call. A client
-// of sessions makes these and no others. TestRoles of test/terraform asks the documents of
-// terraform/backbone about each of them.
+// SessionCalls returns every AWS call of sessions: curfew's calls to launch, find and end machines,
+// people's calls to connect, and the agents' calls on machines. Session clients make only these.
+// TestRoles of test/terraform checks the documents of terraform/backbone for each of them.
 func SessionCalls() []SessionCall {
 	calls := []SessionCall{
 		{ByLauncher, "ec2", "RunInstances", askLaunch()},
 		askEnd("TerminateInstances", "instance"), askEnd("DeleteVolume", "volume"),
 		askEnd("DeleteNetworkInterface", "network-interface"),
 		askEnd("CancelSpotInstanceRequests", "spot-instances-request"), askEnd("ReleaseAddress", "elastic-ip"),
-		{ByLauncher, "sts", "GetCallerIdentity", nil}, // AWS asks no one
+		{ByLauncher, "sts", "GetCallerIdentity", nil}, // without an IAM check
 		askOn(ByLauncher, "ssm", "GetParameter", "arn:{partition}:ssm:{region}::parameter/aws/service/{image}"),
 		askOn(ByLauncher, "ssm", "GetParameters", arnSSM+"parameter/curfew/backbone/bucket"),
 		askOn(ByLauncher, "ssm", "GetParametersByPath", arnSSM+"parameter/curfew/backbone"),

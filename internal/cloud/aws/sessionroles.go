@@ -21,11 +21,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/wait"
 )
 
-// RolePath begins the paths of the roles of sessions. The installation and the session follow:
-// IAM lists roles by path, and without their tags.
+// RolePath is the path prefix of session roles, followed by installation and session: IAM lists
+// roles by path, and without their tags.
 const RolePath = "/curfew/sessions/"
 
-// rolePath returns the path of the roles of an installation's session; of all its sessions: "".
+// rolePath returns the path of the roles of an installation's session; "" for all its sessions.
 func rolePath(installation, id string) string {
 	if id == "" {
 		return RolePath + installation + "/"
@@ -33,19 +33,19 @@ func rolePath(installation, id string) string {
 	return RolePath + installation + "/" + id + "/"
 }
 
-// roleName names the role, and its instance profile, of a session's machines in a region. The
-// machine policy of a backbone is that of a region, so another region takes another role.
+// roleName returns the name of the role, and instance profile, of a session's machines in a region.
+// The machine policy belongs to a regional backbone, so each region has its own role.
 func roleName(id, region string) string { return "curfew-" + id + "-" + region }
 
-// maxRoleName is how long the name of a role may be.
+// maxRoleName is the maximum length of a role's name.
 const maxRoleName = 64
 
-// plainName matches the ids and names that a role is made for. They stand in paths of roles and
-// of objects, so they hold no slash, no wildcard and no policy variable.
+// plainName matches IDs and names that a role can be made for. They are used in paths of roles and
+// objects, so they must not contain a slash, wildcard or policy variable.
 var plainName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// roleTags are the tags of a session's role. The machine policy takes the prefixes that a
-// machine may use from them.
+// roleTags returns the tags of a session's role, from which the machine policy derives the prefixes
+// that a machine may use.
 func roleTags(want session.Launch) (map[string]string, error) {
 	tags := map[string]string{
 		inventory.TagInstallation: want.Tags[inventory.TagInstallation],
@@ -65,7 +65,7 @@ func roleTags(want session.Launch) (map[string]string, error) {
 	return tags, nil
 }
 
-// tagValue is a value with an underscore for each character that IAM does not take in tags.
+// tagValue replaces characters that IAM does not allow in tags by underscores.
 func tagValue(value string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ' || strings.ContainsRune("_.:/=+-@", r) {
@@ -83,12 +83,12 @@ func iamTags(tags map[string]string) []types.Tag {
 	return out
 }
 
-// machineTrust lets EC2 alone hand the role to a machine.
+// machineTrust allows only EC2 to assign the role to a machine.
 const machineTrust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"Service":"ec2.amazonaws.com"}}]}`
 
 // makeRole creates the role of a session's machines, with the machine policy both as its
-// permissions and as its boundary, and returns the ARN of its instance profile. Each call may be
-// repeated: an existing role is checked and used. [session.ErrNoRole] if IAM refuses it.
+// permissions and as its boundary, and returns the ARN of its instance profile. It is idempotent:
+// an existing role is checked and used. It returns [session.ErrNoRole] if IAM refuses it.
 func (l *Launcher) makeRole(ctx context.Context, want session.Launch, b *Backbone) (profile string, err error) {
 	tags, err := roleTags(want)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *Launcher) makeRole(ctx context.Context, want session.Launch, b *Backbon
 	switch {
 	case is(err, "EntityAlreadyExists"):
 		err = l.checkRole(ctx, want.Pool.Region, name, path, b.MachinePolicy, tags)
-	case is(err, "NoSuchEntity"): // a role that is new may not show to the calls after this one
+	case is(err, "NoSuchEntity"): // a new role may not be visible yet
 		err = fmt.Errorf("there is no policy %s: %w", b.MachinePolicy, session.ErrNoRole)
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func profileRoles(p *types.InstanceProfile) (names []string) {
 	return names
 }
 
-// checkRole is an error where a role that is there is not the one that would have been made.
+// checkRole returns an error if an existing role differs from the one that would have been made.
 func (l *Launcher) checkRole(ctx context.Context, region, name, path, boundary string, tags map[string]string) error {
 	out, err := iamClient(l.at(region)).GetRole(ctx, &iam.GetRoleInput{RoleName: awssdk.String(name)})
 	if err != nil {
@@ -193,8 +193,8 @@ func (l *Launcher) checkRole(ctx context.Context, region, name, path, boundary s
 	return nil
 }
 
-// roleError classes an answer of IAM: a refusal is [session.ErrNoRole], and a limit of the
-// account [session.ErrQuota]. Any other answer leaves open whether the next call succeeds.
+// roleError classifies an error of IAM: a refusal is [session.ErrNoRole], an account limit
+// [session.ErrQuota]. After any other error the next call may succeed.
 func roleError(attempt string, err error) error {
 	switch {
 	case errors.Is(err, session.ErrNoRole):
@@ -214,17 +214,17 @@ func roleError(attempt string, err error) error {
 	return wrong
 }
 
-// How long a launch waits for EC2 to see a new instance profile. A launch that took longer is
-// asked for again with its token.
+// The maximum wait of a launch for EC2 to see a new instance profile. A slower launch is repeated
+// with its token.
 const (
 	profilePatience = 40 * time.Second
 	profilePause    = 500 * time.Millisecond
 	maxProfilePause = 4 * time.Second
 )
 
-// unseenProfile reports whether EC2 refused a launch because it does not see the instance profile
-// yet, or not its role: IAM shows new resources to other services some seconds later (IAM User
-// Guide, "Changes that I make are not always immediately visible").
+// unseenProfile reports whether EC2 refused a launch because it does not see the instance profile,
+// or its role, yet: changes in IAM take seconds to propagate (IAM User Guide, "Changes that I make
+// are not always immediately visible").
 func unseenProfile(err error) bool {
 	if !is(err, "InvalidParameterValue") {
 		return false
@@ -234,7 +234,7 @@ func unseenProfile(err error) bool {
 		strings.Contains(text, "has no associated IAM Roles")
 }
 
-// withProfile makes a launch until EC2 sees its instance profile.
+// withProfile repeats a launch until EC2 sees its instance profile.
 func withProfile[T any](ctx context.Context, launch func() (T, error)) (T, error) {
 	pause, waited := profilePause, time.Duration(0)
 	for {
@@ -250,7 +250,7 @@ func withProfile[T any](ctx context.Context, launch func() (T, error)) (T, error
 	}
 }
 
-// Roles implements [session.RoleLister]. A role and the instance profile of the same name count
+// Roles implements [session.RoleLister]. A role and an instance profile of the same name count
 // once.
 func (l *Launcher) Roles(ctx context.Context, installation string) ([]session.Role, error) {
 	if !plainName.MatchString(installation) {
@@ -278,8 +278,7 @@ func (l *Launcher) Roles(ctx context.Context, installation string) ([]session.Ro
 	}), nil
 }
 
-// rolesBelow lists the roles and instance profiles below a path. Those of other paths are left out,
-// whatever the answer holds.
+// rolesBelow lists the roles and instance profiles below a path, ignoring others in the response.
 func (l *Launcher) rolesBelow(ctx context.Context, path string) (roles []types.Role, profiles []types.InstanceProfile,
 	err error) {
 	api := iamClient(l.at(l.cloud.first()))
@@ -318,11 +317,11 @@ func (l *Launcher) rolesBelow(ctx context.Context, path string) (roles []types.R
 	return roles, profiles, nil
 }
 
-// removeRoles deletes the roles of a session and their instance profiles, and names those that
-// stay, with why. Its machines are gone by then.
+// removeRoles deletes the roles of a session and their instance profiles, and returns the remaining
+// ones with the reason. Its machines are already gone.
 func (l *Launcher) removeRoles(ctx context.Context, installation, id string) (left []string, err error) {
 	if !plainName.MatchString(installation) || !plainName.MatchString(id) {
-		return nil, nil // no role was made for it
+		return nil, nil // no role was made
 	}
 	roles, profiles, err := l.rolesBelow(ctx, rolePath(installation, id))
 	if err != nil {
@@ -360,7 +359,7 @@ func (l *Launcher) removeRoles(ctx context.Context, installation, id string) (le
 	return left, nil
 }
 
-// removeRole deletes a role, and takes its policies from it before.
+// removeRole deletes a role after removing its policies.
 func (l *Launcher) removeRole(ctx context.Context, name string) error {
 	api := iamClient(l.at(l.cloud.first()))
 	err := pages(ctx, func(marker *string) (*string, error) {
@@ -386,9 +385,9 @@ func (l *Launcher) removeRole(ctx context.Context, name string) error {
 	return err
 }
 
-// CheckPlaces is an error where the documents or the work of a session are in the backbone's
-// bucket, and not at the prefixes that the session's role may use. Other buckets are for whoever
-// wrote their policies.
+// CheckPlaces returns an error if the documents or work of a session are in the backbone's bucket
+// outside of the prefixes that the session's role may use. Permissions of other buckets are left to
+// their owners.
 func (b *Backbone) CheckPlaces(installation, id, name, control, work string) error {
 	for _, p := range []struct{ what, at, own string }{
 		{"documents", control, b.ControlPrefix() + "/" + id},
@@ -405,8 +404,8 @@ func (b *Backbone) CheckPlaces(installation, id, name, control, work string) err
 	return nil
 }
 
-// ControlPrefix is where the control documents of sessions are, each session's below it by its
-// id, and WorkPrefix where the work of an installation is, each session's below it by its name.
+// ControlPrefix returns the prefix of sessions' control documents, by session ID. WorkPrefix
+// returns the prefix of an installation's work, by session name.
 func (b *Backbone) ControlPrefix() string { return "s3://" + b.Bucket + "/sessions/control" }
 
 // WorkPrefix is described at [Backbone.ControlPrefix].
@@ -414,14 +413,15 @@ func (b *Backbone) WorkPrefix(installation string) string {
 	return "s3://" + b.Bucket + "/sessions/work/" + installation
 }
 
-// MachineNames are the resources of a backbone that the machine policy names.
+// MachineNames are the backbone resources named by the machine policy.
 type MachineNames struct {
 	// Partition, Region and Account are those of the backbone.
 	Partition, Region, Account string
-	// Sessions is the ARN of the sessions' bucket, Repository that of the images, Key that of the
-	// key of logs.
+	// Sessions is the ARN of the sessions' bucket, Repository of the images, Key of the key of
+	// logs.
 	Sessions, Repository, Key string
-	// Logs and Data are the ARNs of log streams and datasets that machines write and read.
+	// Logs and Data are the ARNs of log streams that machines write, and of datasets that they
+	// read.
 	Logs, Data []string
 }
 
@@ -432,8 +432,9 @@ const (
 	ofName         = "${aws:PrincipalTag/" + session.TagName + "}"
 )
 
-// MachinePolicy returns the statements of the machine policy: the permissions of the role of a
-// session, and its boundary. A prefix ends with a slash, so that the session "demo" is not "demo2".
+// MachinePolicy returns the statements of the machine policy, which is both the permissions and the
+// boundary of a session's role. Prefixes end with a slash, so that the session "demo" does not
+// match "demo2".
 func MachinePolicy(n MachineNames) []Statement {
 	control := n.Sessions + "/sessions/control/" + ofSession + "/"
 	work := n.Sessions + "/sessions/work/" + ofInstallation + "/" + ofName + "/"
@@ -479,7 +480,7 @@ func MachinePolicy(n MachineNames) []Statement {
 			Sid: "Key", Effect: "Allow", Action: []string{"kms:Decrypt", "kms:GenerateDataKey"},
 			Resource: []string{n.Key},
 		},
-		// Systems Manager knows no resources for these.
+		// These actions of Systems Manager have no resources.
 		{
 			Sid: "Agent", Effect: "Allow", Action: []string{
 				"ecr:GetAuthorizationToken", "logs:DescribeLogGroups", "ssm:UpdateInstanceInformation",
@@ -507,7 +508,7 @@ type Statement struct {
 	Condition        map[string]map[string]any `json:",omitempty"`
 }
 
-// MachinePolicyJSON is the machine policy as a document.
+// MachinePolicyJSON returns the machine policy as a document.
 func MachinePolicyJSON(n MachineNames) []byte {
 	out, err := json.Marshal(struct {
 		Version   string

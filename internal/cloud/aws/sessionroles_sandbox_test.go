@@ -29,15 +29,15 @@ import (
 
 const policyARN = "arn:aws:iam::123456789012:policy/curfew-session-machine"
 
-// roleOf is the role of a session's machines as IAM shows it.
+// roleOf is the role of a session's machines as shown by IAM.
 type roleOf struct {
 	path, boundary, trust string
 	tags                  map[string]string
 	policies              []string
 }
 
-// rolesLeft are the roles of the sessions that the tests launch as IAM shows them, by their names,
-// and the names of instance profiles.
+// rolesLeft returns the roles of the tests' sessions in IAM by name, and the names of instance
+// profiles.
 func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf, profiles []string) {
 	tb.Helper()
 	api := iam.NewFromConfig(account.Config(launchRegion))
@@ -88,14 +88,14 @@ func rolesLeft(tb testing.TB, account *sandbox.Sandbox) (roles map[string]roleOf
 	return roles, profiles
 }
 
-// onDemand is the pool that the tests of roles launch from.
+// onDemand returns the pool for launches in tests of roles.
 func onDemand() session.Pool {
 	return session.Pool{Type: "g6.xlarge", Region: launchRegion, Zone: zones[0], Image: launchImage}
 }
 
-// TestSessionHasItsOwnRole: the machines of a session have a role with its tags, the machine
-// policy and that policy as the boundary. It goes with the session.
-func TestSessionHasItsOwnRole(t *testing.T) {
+// TestSessionHasOwnRole checks that the machines of a session have a role with its tags and the
+// machine policy as permissions and boundary, and that the role is removed with the session.
+func TestSessionHasOwnRole(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
 	want := launchOf("role-1", onDemand(), 2)
@@ -134,9 +134,9 @@ func TestSessionHasItsOwnRole(t *testing.T) {
 	}
 }
 
-// TestLaunchResumesAfterRoleFault: a launch that dies at any of its calls, before or after it was
-// carried out, leaves a role that is listed, that the same launch goes on with, and that goes
-// with the session.
+// TestLaunchResumesAfterRoleFault checks that a launch that fails at any call, before or after it
+// took effect, leaves a listed role that the repeated launch uses, and that is removed with the
+// session.
 func TestLaunchResumesAfterRoleFault(t *testing.T) {
 	backbone(t)
 	for _, kind := range []wire.FaultKind{wire.ServerError, wire.Lost} {
@@ -145,7 +145,7 @@ func TestLaunchResumesAfterRoleFault(t *testing.T) {
 		} {
 			for _, resumed := range []bool{true, false} {
 				if kind == wire.ServerError && !resumed {
-					continue // nothing more is there than where the call before was lost
+					continue // equivalent to losing the previous call's response
 				}
 				id := strings.ToLower(fmt.Sprintf("dies-%d-%s-%t", kind, call, resumed))
 				id = id[:min(len(id), 36)]
@@ -180,7 +180,8 @@ func TestLaunchResumesAfterRoleFault(t *testing.T) {
 	}
 }
 
-// TestEndResumesAfterRoleFault: an end that dies at any of its calls is repeated until nothing is left.
+// TestEndResumesAfterRoleFault checks that an end that fails at any call is repeated until nothing
+// is left.
 func TestEndResumesAfterRoleFault(t *testing.T) {
 	backbone(t)
 	for _, call := range []string{
@@ -212,7 +213,7 @@ func TestEndResumesAfterRoleFault(t *testing.T) {
 	}
 }
 
-// TestLaunchWaitsForItsProfile: EC2 sees a new instance profile some seconds later.
+// TestLaunchWaitsForItsProfile covers an instance profile that EC2 sees only seconds later.
 func TestLaunchWaitsForItsProfile(t *testing.T) {
 	backbone(t)
 	l := newLauncher(t, nil)
@@ -227,7 +228,8 @@ func TestLaunchWaitsForItsProfile(t *testing.T) {
 	end(t, l, "unseen")
 }
 
-// TestRefusesLaunchWithoutRole: where a role cannot be made, or is not the session's, nothing is launched.
+// TestRefusesLaunchWithoutRole checks that nothing is launched if the role cannot be made or
+// belongs to something else.
 func TestRefusesLaunchWithoutRole(t *testing.T) {
 	backbone(t)
 	api := iam.NewFromConfig(scratch.Config(launchRegion))
@@ -301,9 +303,9 @@ func TestRefusesLaunchWithoutRole(t *testing.T) {
 	}
 }
 
-// TestMachineRoleReachesOnlyItsSession asks IAM of moto, which signs in and decides on each call, with
-// the credentials of two sessions whose names begin alike. moto knows no policy variables: each
-// role has the machine policy with the tags in force.
+// TestMachineRoleReachesOnlyItsSession uses moto's IAM, which authorizes each call, with the
+// credentials of two sessions with a common name prefix. moto lacks policy variables: each role has
+// the machine policy with its tags inserted.
 func TestMachineRoleReachesOnlyItsSession(t *testing.T) {
 	environOf(t, scratch)
 	account, err := sandbox.Start(t.Context(), sandbox.Options{})
@@ -374,7 +376,7 @@ func TestMachineRoleReachesOnlyItsSession(t *testing.T) {
 	}
 }
 
-// machineConfig has the credentials of a session's machine: those of its role.
+// machineConfig has the credentials of the role of a session's machine.
 func machineConfig(t *testing.T, account *sandbox.Sandbox, id string) awssdk.Config {
 	t.Helper()
 	cfg := account.Config(launchRegion)
@@ -413,7 +415,7 @@ func machineConfig(t *testing.T, account *sandbox.Sandbox, id string) awssdk.Con
 	return cfg
 }
 
-// enforceIAM lets moto decide on every call from now on.
+// enforceIAM lets moto authorize every call from now on.
 func enforceIAM(t *testing.T, account *sandbox.Sandbox) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, account.MotoURL()+"/moto-api/reset-auth",

@@ -12,7 +12,7 @@ import (
 )
 
 // Signer returns a function that signs requests to Amazon Managed Prometheus with the credentials
-// of a profile. The credentials are looked up at the first request.
+// of a profile, which are loaded on the first request.
 func Signer(profile, region string, now func() time.Time) func(ctx context.Context, r *http.Request,
 	bodySHA256 string) error {
 	signer := v4.NewSigner()

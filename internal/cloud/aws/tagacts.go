@@ -17,10 +17,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/round"
 )
 
-// tagging is the step that every kind with tags has.
+// tagging is the tagging step of every kind with tags.
 var tagging = handler{do: putTags, look: lookTags, undo: restoreTags}
 
-// tagParams are tags to be written, and by which service.
+// tagParams are the tags to write, with the service that writes them.
 type tagParams struct {
 	Set map[string]string `json:"set"`
 	// Service and Name identify the resource in the service's own terms.
@@ -28,13 +28,12 @@ type tagParams struct {
 	Name    string `json:"name"`
 }
 
-// formerTags are the values that there were, for the keys that are written; a key that is
-// not in it was not there.
+// formerTags are the former values of the written keys; an absent key did not exist.
 type formerTags struct {
 	Former map[string]string `json:"former"`
 }
 
-// planTags writes tags. It reads their former values first.
+// planTags writes tags, after reading their former values.
 func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do) ([]action.Step, error) {
 	for k := range do.Tags {
 		if k == "" || strings.HasPrefix(strings.ToLower(k), "aws:") {
@@ -77,8 +76,8 @@ func planTags(ctx context.Context, s *site, r *inventory.Resource, do policy.Do)
 	}, nil
 }
 
-// tagged reads a resource with its tags; without them it is a refusal, because unknown tags cannot
-// be restored.
+// tagged reads a resource with its tags; unreadable tags are a refusal, because they could not be
+// restored.
 func (s *site) tagged(ctx context.Context, ref inventory.Ref) (*inventory.Resource, error) {
 	if ref.Kind == inventory.KindBucket {
 		return s.taggedBucket(ctx, ref.ID)
@@ -98,7 +97,7 @@ func (s *site) tagged(ctx context.Context, ref inventory.Ref) (*inventory.Resour
 	return again.resources[0], nil
 }
 
-// taggedBucket reads a bucket's tags and no more of it.
+// taggedBucket reads only a bucket's tags.
 func (p *place) taggedBucket(ctx context.Context, name string) (*inventory.Resource, error) {
 	made, err := p.bucketMade(ctx, name)
 	if err != nil {
@@ -162,7 +161,7 @@ func putTags(ctx context.Context, s *site, t action.Task) (string, error) {
 	return "", notByActing(err, slices.Sorted(maps.Keys(put.Set)))
 }
 
-// notByActing adds to a denial of writing a tag by which IAM decides that the acting role never may.
+// notByActing adds to a denial that the acting role may never write a tag by which IAM decides.
 func notByActing(err error, keys []string) error {
 	i := slices.IndexFunc(keys, func(key string) bool {
 		return slices.ContainsFunc(deciding, func(d string) bool { return strings.EqualFold(d, key) })
@@ -182,7 +181,7 @@ func lookTags(ctx context.Context, s *site, t action.Task) (action.Progress, str
 	return action.Complete, "", nil
 }
 
-// restoreTags writes the former values, and takes away the tags that were not there.
+// restoreTags writes the former values, and removes tags that did not exist.
 func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	now, put, former, err := s.tagTask(ctx, t)
 	if err != nil {
@@ -211,7 +210,7 @@ func restoreTags(ctx context.Context, s *site, t action.Task) error {
 	return nil
 }
 
-// bucketOfARN is the name of a bucket whose ARN a service told, in whichever partition.
+// bucketOfARN returns the bucket of an ARN in any partition.
 func bucketOfARN(arn string) string {
 	if _, name, ok := strings.Cut(arn, ":s3:::"); ok {
 		return name
@@ -219,7 +218,7 @@ func bucketOfARN(arn string) string {
 	return arn
 }
 
-// arn is a resource's name in all of AWS. Buckets are the same in all regions and accounts.
+// arn returns a resource's ARN. Bucket ARNs have no region and account.
 func (p *place) arn(service, rest string) string {
 	partition, region, id := partitionNamed(p.region), p.region, p.account.id
 	if service == "s3" {
@@ -228,7 +227,7 @@ func (p *place) arn(service, rest string) string {
 	return strings.Join([]string{"arn", partition, service, region, id, rest}, ":")
 }
 
-// tagService returns the service that tags a resource, and the name by which it knows it.
+// tagService returns the service that tags a resource, and the resource's name there.
 func (p *place) tagService(r *inventory.Resource) (service, name string) {
 	arn := p.arn
 	switch r.Kind {
@@ -277,8 +276,8 @@ func (p *place) tagService(r *inventory.Resource) (service, name string) {
 	return "", ""
 }
 
-// lowerKind writes the third part of a studio application's name as its ARN does:
-// "domain/user/JupyterLab/default" has "jupyterlab" there.
+// lowerKind lowercases the third part of a studio application's name, as in its ARN: "jupyterlab"
+// in "domain/user/JupyterLab/default".
 func lowerKind(id string) string {
 	parts := strings.Split(id, "/")
 	if len(parts) > 2 {
@@ -287,7 +286,7 @@ func lowerKind(id string) string {
 	return strings.Join(parts, "/")
 }
 
-// bucketTags writes all of a bucket's tags: S3 replaces them as a whole.
+// bucketTags writes all of a bucket's tags, because S3 replaces them as a whole.
 func (s *site) bucketTags(ctx context.Context, name string, change func(map[string]string)) error {
 	r, err := s.taggedBucket(ctx, name)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestDeniedTagNamesAllowedRole: a denial of a tag by which IAM decides is the acting role's for
-// good, and any other denial is not.
+// TestDeniedTagNamesAllowedRole checks that only the denial of a tag by which IAM decides is
+// reported as permanent for the acting role.
 func TestDeniedTagNamesAllowedRole(t *testing.T) {
 	for _, tc := range []struct {
 		tags, answer string

@@ -31,13 +31,13 @@ import (
 	secrettypes "github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
 )
 
-// tagger writes tags of the resources of one service and takes them away.
+// tagger writes and removes tags of the resources of one service.
 type tagger struct {
 	put  func(ctx context.Context, s *site, name string, tags map[string]string) error
 	drop func(ctx context.Context, s *site, name string, keys []string) error
 }
 
-// taggers are the services that tag resources; each has its own calls for that.
+// taggers are the services that tag resources, each with its own calls.
 var taggers = map[string]tagger{
 	"ec2": {
 		put: func(ctx context.Context, s *site, name string, tags map[string]string) error {
@@ -250,7 +250,7 @@ var taggers = map[string]tagger{
 	},
 }
 
-// pairs returns tags in a service's own type, in the order of their keys.
+// pairs converts tags to a service's own type, sorted by key.
 func pairs[T any](tags map[string]string, tag func(key, value *string) T) []T {
 	out := make([]T, 0, len(tags))
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
@@ -275,8 +275,8 @@ func groupTagOf(group string, key, value *string, propagate bool) autoscalingtyp
 	}
 }
 
-// propagated returns the tags that a group gives to the machines it launches: writing a tag
-// replaces that setting. A missing tag is the group's own.
+// propagated returns the tags that a group propagates to its machines, because writing a tag
+// replaces that setting. A missing tag is not propagated.
 func (p *place) propagated(ctx context.Context, group string) (map[string]bool, error) {
 	out, err := autoscalingClient(p.reading).DescribeAutoScalingGroups(ctx,
 		&autoscaling.DescribeAutoScalingGroupsInput{

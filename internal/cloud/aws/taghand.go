@@ -12,9 +12,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// KeepByHand returns the AWS CLI command that keeps a resource until a time by its tag
-// curfew:keep-until; empty where no command writes one tag and leaves the others alone, as
-// of buckets.
+// KeepByHand returns the AWS CLI command that keeps a resource until a time by the tag
+// curfew:keep-until; empty if no command writes a single tag, as for buckets.
 func KeepByHand(r *inventory.Resource, until time.Time) string {
 	p := &place{region: r.Region, account: &account{id: r.Account}}
 	service, name := p.tagService(r)
@@ -23,8 +22,8 @@ func KeepByHand(r *inventory.Resource, until time.Time) string {
 	})
 }
 
-// tagCommand returns the AWS CLI command by which a service writes tags of a resource and
-// leaves the others alone; empty for a service that has none.
+// tagCommand returns the AWS CLI command that adds tags of a service's resource; empty if there is
+// none.
 func tagCommand(service, name, region string, tags map[string]string) string {
 	calls := map[string]string{
 		"ec2": "ec2 create-tags --resources %s --tags %s", "ecr": "ecr tag-resource --resource-arn %s --tags %s",
@@ -57,7 +56,7 @@ func tagCommand(service, name, region string, tags map[string]string) string {
 	return "aws " + command + " --region " + plain.Shell(region)
 }
 
-// tagWord and groupTagWord are tags as the AWS CLI takes them in JSON.
+// tagWord and groupTagWord are tags in JSON for the AWS CLI.
 type tagWord struct{ Key, Value string }
 
 type groupTagWord struct {
@@ -67,8 +66,8 @@ type groupTagWord struct {
 	Key, Value        string
 }
 
-// plainWord matches values that the shorthand of the AWS CLI takes verbatim; all others are written
-// in JSON.
+// plainWord matches values that the shorthand of the AWS CLI takes verbatim; others are written in
+// JSON.
 var plainWord = lazyregexp.New(`^[\w.:/@+-]([\w.:/@+ -]*[\w.:/@+-])?$`)
 
 func plainTags(tags map[string]string) bool {
@@ -80,8 +79,7 @@ func plainTags(tags map[string]string) bool {
 	return true
 }
 
-// tagWords writes a list of tags as words of the shell; before stands before each in the
-// shorthand.
+// tagWords formats a list of tags as shell words; before precedes each in the shorthand.
 func tagWords(tags map[string]string, one func(key, value string) any, before string) string {
 	var list []any
 	var words []string
@@ -95,7 +93,7 @@ func tagWords(tags map[string]string, one func(key, value string) any, before st
 	return plain.Shell(encoded(list))
 }
 
-// tagMap writes tags as the one word in which the AWS CLI takes a map.
+// tagMap formats tags as the single word of an AWS CLI map.
 func tagMap(tags map[string]string) string {
 	if !plainTags(tags) {
 		return plain.Shell(encoded(tags))

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/inventory"
 )
 
-// TestKeepByHand: the command in a warning can be pasted as it stands.
+// TestKeepByHand checks that the command in a warning can be pasted.
 func TestKeepByHand(t *testing.T) {
 	until := time.Date(2026, 11, 22, 15, 4, 0, 0, time.FixedZone("CET", 3600))
 	for _, tc := range []struct {

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// ErrNoAnswer is a connection on which the machine's shell did not answer in time.
+// ErrNoAnswer is returned if the machine's shell did not respond in time.
 var ErrNoAnswer = errors.New("the shell of the machine did not answer")
 
-// Bounds of typed input. A terminal takes lines of at most 4,095 bytes.
+// Limits of typed input. Terminal lines are at most 4,095 bytes.
 const (
 	typedLine   = 1024
 	beginWithin = 90 * time.Second
-	// quiet is how long a shell that has begun to write is waited for.
+	// quiet is the pause after which a shell's greeting counts as complete.
 	quiet = 500 * time.Millisecond
 )
 
-// Type runs a script for sh by typing it into a shell connection, and returns its exit code.
-// Its output, both streams of it, goes to out as it is; it has no input. The connection is a
-// terminal, so what the machine writes before the script begins is left out, and the end with
-// the exit code is known by a random word: the plugin's exit code says nothing.
-// [ErrNoAnswer] where the script did not begin.
+// Type runs a sh script by typing it into a shell connection, and returns its exit code. Its
+// output, of both streams, is written to out; it has no input. The connection is a terminal, so
+// output before the script is dropped, and the end with the exit code is marked by a random word,
+// because the plugin's exit code is meaningless. It returns [ErrNoAnswer] if the script did not
+// start.
 func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment, script string, out io.Writer) (int,
 	error) {
 	word := make([]byte, 12)
@@ -52,7 +52,7 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	ended := make(chan error, 1)
 	go func() { ended <- c.Attach(typing, p, o, a) }()
 	typed := make(chan error, 1)
-	// The plugin ends where its input does, so that stays open until the end.
+	// The plugin ends with its input, so the input stays open.
 	context.AfterFunc(typing, func() { keys.Close() })
 	go func() {
 		err := t.feed(typing, keys, script)
@@ -64,7 +64,7 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	select {
 	case err = <-ended:
 	case <-t.over:
-		// The shell has ended with the script; the plugin notices, or is told.
+		// The shell has ended with the script; the plugin notices or is told.
 		select {
 		case <-ended: //nolint:errcheck // the script has told how it ended
 		case <-time.After(pluginPatience):
@@ -89,14 +89,13 @@ func (c *Connector) Type(ctx context.Context, p Plugin, o *Opened, a Attachment,
 	return 0, err
 }
 
-// typed parses the output of a terminal: noise, the line that begins, the output of the script, the
-// word that ends it.
+// typed parses the output of a terminal: noise, the start mark, the script's output, the end mark.
 type typed struct {
 	word  string
 	out   io.Writer
 	begun chan struct{}
 	over  chan struct{}
-	heard chan struct{} // something was written; at most one waits
+	heard chan struct{} // signals new output; at most one is pending
 
 	mu     sync.Mutex
 	buffer []byte
@@ -111,17 +110,17 @@ func newTyped(word string, out io.Writer) *typed {
 	}
 }
 
-// begin is the line that is typed first: it replaces the shell by one that reads the rest from
-// the terminal without echo. The words that it prints are not in what it shows when it is typed.
+// begin returns the first line to type: it replaces the shell by one that reads the rest from the
+// terminal without echo. Its echo does not contain the words that it prints.
 func (t *typed) begin() string {
 	return ` exec sh -c 'stty -echo -opost 2>/dev/null; printf "\n%s%s\n" ` + t.word +
 		` -begin; c=; while IFS= read -r l; do case $l in .) break;; esac; c=$c$l; done; ` +
 		`sh -c "$(printf %s "$c" | base64 -d)" </dev/null; printf "%s%s:%d\n" ` + t.word + ` -end $?'` + "\n"
 }
 
-// feed types: first the line that begins, once the shell is there, then the script.
+// feed types the first line once the shell is ready, and then the script.
 func (t *typed) feed(ctx context.Context, keys io.Writer, script string) error {
-	// A shell greets, or prompts, and then waits.
+	// A shell greets or prompts, and then waits.
 	limit := time.After(beginWithin)
 	heard := false
 	for waiting := true; waiting; {
@@ -182,7 +181,7 @@ func (t *typed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// noise leaves out the output before the script.
+// noise drops the output before the script.
 func (t *typed) noise() {
 	mark := []byte(t.word + "-begin")
 	at := bytes.Index(t.buffer, mark)
@@ -199,14 +198,13 @@ func (t *typed) noise() {
 	close(t.begun)
 }
 
-// output passes on everything but the word that ends it: at once, so that a line is seen when it is
-// written.
+// output passes everything but the end mark on at once, so that lines appear when they are written.
 func (t *typed) output() {
 	mark := []byte(t.word + "-end:")
 	at := bytes.Index(t.buffer, mark)
 	if at < 0 {
 		at = len(t.buffer)
-		for n := min(len(mark)-1, len(t.buffer)); n > 0; n-- { // it may have begun
+		for n := min(len(mark)-1, len(t.buffer)); n > 0; n-- { // the mark may have begun
 			if bytes.HasSuffix(t.buffer, mark[:n]) {
 				at -= n
 				break
@@ -220,7 +218,7 @@ func (t *typed) output() {
 	t.stage = 2
 }
 
-// pass passes on so many bytes.
+// pass passes on n bytes.
 func (t *typed) pass(n int) {
 	if n > 0 && t.err == nil {
 		_, t.err = t.out.Write(t.buffer[:n])

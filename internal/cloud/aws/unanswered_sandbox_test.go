@@ -17,7 +17,7 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// ways are those in which a call yields no answer.
+// ways are the ways in which a call can fail to respond.
 var ways = []struct {
 	name string
 	kind wire.FaultKind
@@ -28,10 +28,10 @@ var ways = []struct {
 	{"login page", wire.LoginPage}, {"second page", wire.SecondPage}, {"never", wire.Never},
 }
 
-// essential are the calls without which nothing can be read; they fail the observation.
+// essential are the calls that fail the whole observation.
 var essential = []string{"sts:GetCallerIdentity"}
 
-// answered are the ways in which a call is answered all the same, and why.
+// answered are the failures that are compensated, with the reason.
 var answered = map[string]string{
 	"s3:HeadBucket/truncated": "the answer has no body",
 	"s3:HeadBucket/garbled":   "the answer has no body",
@@ -46,7 +46,7 @@ var answered = map[string]string{
 	"s3:ListParts/second page":        "one page is read; the size of an upload with more is unknown",
 }
 
-// readCalls are the calls of an audit that may fail by themselves.
+// readCalls returns the calls of an audit that may fail individually.
 func readCalls() []aws.Operation {
 	var out []aws.Operation
 	for _, op := range aws.Operations {
@@ -73,8 +73,7 @@ func names(b inventory.BlindSpot, op *aws.Operation) bool {
 	return false
 }
 
-// missing are the kinds of resources that an observation lacks, or of which it says
-// something else than the whole one.
+// missing returns the kinds of resources that differ from the complete observation.
 func missing(whole, got *round.Observation) []inventory.Kind {
 	kinds := map[inventory.Kind]bool{}
 	want, have := without(whole), without(got)
@@ -96,8 +95,8 @@ func missing(whole, got *round.Observation) []inventory.Kind {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// everyDay reports whether a call fails in a way in everyday tests: a quarter of the calls each in
-// one way, and the calls that were overlooked before.
+// everyDay reports whether a failure is part of everyday tests: a quarter of the calls in one way
+// each, and calls with past defects.
 func everyDay(i, j int, op *aws.Operation) bool {
 	if ways[j].kind == wire.Never {
 		return op.API() == "cloudwatch:GetMetricData" || op.API() == "ec2:DescribeSnapshots"
@@ -105,9 +104,8 @@ func everyDay(i, j int, op *aws.Operation) bool {
 	return i%4 == 0 && i/4%(len(ways)-1) == j
 }
 
-// TestReportsEveryUnansweredCall lets each call of an audit fail, in every way in which a call
-// yields no answer, and compares the missing facts with the named ones. make test-slow
-// SUITE=unanswered tries all of them.
+// TestReportsEveryUnansweredCall lets each call of an audit fail in every way, and compares the
+// missing facts with the reported ones. make test-slow SUITE=unanswered tries all of them.
 func TestReportsEveryUnansweredCall(t *testing.T) {
 	all := os.Getenv("CURFEW_SLOW") != ""
 	o := options()
@@ -148,7 +146,7 @@ func TestReportsEveryUnansweredCall(t *testing.T) {
 	}
 }
 
-// made is how often an observation made a call.
+// made returns the number of calls to an API in an observation.
 func made(o *round.Observation, api string) int {
 	for _, c := range o.Calls {
 		if c.API == api {
@@ -158,7 +156,7 @@ func made(o *round.Observation, api string) int {
 	return 0
 }
 
-// unread reports whether a kind could not be listed somewhere.
+// unread reports whether a kind could not be listed in some place.
 func unread(o *round.Observation, kind inventory.Kind) bool {
 	for key, yes := range o.Unread {
 		if yes && strings.HasSuffix(key, "/"+string(kind)) {

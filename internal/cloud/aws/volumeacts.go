@@ -16,22 +16,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// actionTag marks the resources of an action with the action's key. EC2 takes no idempotency token
-// for snapshots; the tag finds them again.
+// actionTag marks the resources created by an action with its key, because EC2 snapshots have no
+// idempotency token.
 const actionTag = "curfew:action"
 
-// sourceTag names the resource that a snapshot was made of.
+// sourceTag is the tag with a snapshot's source.
 const sourceTag = "curfew:source"
 
-// maxTags is how many tags a resource has at most (EC2 User Guide, "Tag restrictions").
+// maxTags is the maximum number of tags of a resource (EC2 User Guide, "Tag restrictions").
 const maxTags = 50
 
-// snapshotParams are the volumes that a step saves.
+// snapshotParams are the volumes to save.
 type snapshotParams struct {
 	Volumes []string `json:"volumes"`
 }
 
-// planVolume saves an unattached volume, and deletes it.
+// planVolume saves and deletes an unattached volume.
 func planVolume(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do) ([]action.Step, error) {
 	v, err := s.volumeNow(ctx, r.ID)
 	if err != nil {
@@ -47,7 +47,7 @@ func planVolume(ctx context.Context, s *site, r *inventory.Resource, _ policy.Do
 	return []action.Step{{Name: stepSnapshot, Params: params}, {Name: stepDeleteVolume, Params: params}}, nil
 }
 
-// volumeNow reads a volume; one that is not there is inventory.ErrNotFound.
+// volumeNow reads a volume; inventory.ErrNotFound if it does not exist.
 func (p *place) volumeNow(ctx context.Context, id string) (types.Volume, error) {
 	attempt := "read volume " + id
 	out, err := ec2Client(p.reading).DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
@@ -62,7 +62,7 @@ func (p *place) volumeNow(ctx context.Context, id string) (types.Volume, error) 
 	return types.Volume{}, unclear(attempt)
 }
 
-// free refuses a volume that something uses or manages.
+// free refuses a volume in use or managed by something else.
 func free(v types.Volume) error {
 	id := awssdk.ToString(v.VolumeId)
 	if err := unmanaged("volume", id, v.Operator, v.Tags); err != nil {
@@ -106,10 +106,10 @@ func snapshotVolume(ctx context.Context, s *site, t action.Task) (string, error)
 	return awssdk.ToString(out.SnapshotId), nil
 }
 
-// savedOnce sends a call to save disks once.
+// savedOnce prevents retries of a snapshot call.
 func savedOnce(o *ec2.Options) { o.Retryer = once{o.Retryer} }
 
-// snapshotMachine saves the disks that end with a machine, all at one moment.
+// snapshotMachine saves the disks that are deleted with a machine, at one point in time.
 func snapshotMachine(ctx context.Context, s *site, t action.Task) (string, error) {
 	if found, err := s.made(ctx, t.Step.Key); err != nil || len(found) > 0 {
 		return receipts(found), err
@@ -159,7 +159,8 @@ func blockID(m types.InstanceBlockDeviceMapping) string {
 	return awssdk.ToString(m.Ebs.VolumeId)
 }
 
-// snapshotTags are the owner tags of a snapshot's source, its creator, and the mark that keeps it.
+// snapshotTags returns the owner tags of a snapshot's source, its creator, and the tag that keeps
+// it.
 func snapshotTags(t action.Task, of []types.Tag) []types.TagSpecification {
 	own := map[string]string{
 		actionTag: t.Step.Key, sourceTag: t.Ref.ID, inventory.TagLifetime: string(inventory.Persistent),
@@ -177,7 +178,7 @@ func toEC2(tags map[string]string) []types.Tag {
 	return pairs(tags, func(k, v *string) types.Tag { return types.Tag{Key: k, Value: v} })
 }
 
-// made returns the snapshots that were made with a key.
+// made returns the snapshots created with a key.
 func (p *place) made(ctx context.Context, key string) ([]types.Snapshot, error) {
 	var found []types.Snapshot
 	err := pages(ctx, func(token *string) (*string, error) {
@@ -205,7 +206,7 @@ func receipts(found []types.Snapshot) string {
 	return strings.Join(ids, ",")
 }
 
-// lookSnapshots is complete once a snapshot of every volume is completed.
+// lookSnapshots is complete once every volume has a completed snapshot.
 func lookSnapshots(ctx context.Context, s *site, t action.Task) (action.Progress, string, error) {
 	params, err := decoded[snapshotParams](t, t.Step.Params)
 	if err != nil {
@@ -236,8 +237,7 @@ func lookSnapshots(ctx context.Context, s *site, t action.Task) (action.Progress
 	return action.Complete, receipts(found), nil
 }
 
-// saved refuses to go on where not every one of the disks has a completed snapshot from
-// an earlier step.
+// saved refuses to continue unless every disk has a completed snapshot from an earlier step.
 func (s *site) saved(ctx context.Context, t action.Task, disks []string) error {
 	step, ok := earlier(t, stepSnapshot)
 	if !ok {
@@ -255,8 +255,7 @@ func (s *site) saved(ctx context.Context, t action.Task, disks []string) error {
 	return nil
 }
 
-// deleteVolume deletes a volume that is still unattached and whose snapshot is
-// completed.
+// deleteVolume deletes a volume that is still unattached and has a completed snapshot.
 func deleteVolume(ctx context.Context, s *site, t action.Task) (string, error) {
 	v, err := s.volumeNow(ctx, t.Ref.ID)
 	if err != nil {

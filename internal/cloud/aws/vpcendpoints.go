@@ -12,8 +12,8 @@ import (
 
 const vpcEndpointsPage = 1000
 
-// interfaceEndpoints lists the interface endpoints, which cost by the hour and zone;
-// gateway endpoints cost nothing.
+// interfaceEndpoints lists the interface endpoints, which are charged by hour and zone; gateway
+// endpoints are free.
 func (p *place) interfaceEndpoints(ctx context.Context) {
 	err := pages(ctx, func(token *string) (*string, error) {
 		out, err := ec2Client(p.reading).DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{
@@ -41,7 +41,7 @@ func (p *place) interfaceEndpoints(ctx context.Context) {
 	p.failed(ctx, "ec2:DescribeVpcEndpoints", err)
 }
 
-// vpcEndpointState maps a state, which EC2 writes with either case.
+// vpcEndpointState maps a state, which EC2 writes in varying case.
 func vpcEndpointState(s types.State) inventory.State {
 	switch s {
 	case types.StateAvailable, "available":

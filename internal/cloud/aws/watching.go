@@ -10,21 +10,20 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// listPage is how many metrics CloudWatch lists in one answer (API reference).
+// listPage is CloudWatch's maximum page size for metrics (API reference).
 const listPage = 500
 
 // Pass counts the requests of one pass over machines, and their charge.
 type Pass struct {
-	// Metrics are the metrics that GetMetricData is asked for, Lists the requests of
-	// ListMetrics.
+	// Metrics is the number of metrics requested from GetMetricData, Lists the number of
+	// ListMetrics requests.
 	Metrics, Lists int
 	Cost           money.Amount
 }
 
-// Watching returns what one pass over so many machines with so many GPUs each asks of
-// CloudWatch, whose agent publishes each GPU apart. It makes no call: the series are those
-// that a pass over such machines asks for. Everything else that a pass calls is free, but
-// for Cost Explorer and what a scan reads of buckets.
+// Watching returns the CloudWatch requests of one pass over a number of machines and GPUs per
+// machine whose agent publishes each GPU separately. It makes no call, but uses the series of such
+// a pass. All other calls of a pass are free, except Cost Explorer and a scan's reads of buckets.
 func Watching(machines, gpus int) (Pass, error) {
 	if machines < 0 || machines > 1_000_000 || gpus < 0 || gpus > 64 {
 		return Pass{}, fmt.Errorf("%d machines with %d GPUs: up to 1,000,000 with up to 64 are expected", machines,
@@ -47,7 +46,7 @@ func Watching(machines, gpus int) (Pass, error) {
 		p.Metrics += machines * len(x.statistics)
 	}
 	if gpus > 0 && machines > 0 {
-		// The family that is there has a metric for each GPU, the others have none.
+		// The agent's metric family has a metric for each GPU, the others have none.
 		p.Lists = len(busyFamilies) + len(deepFamilies) - 1 + (machines*gpus+listPage-1)/listPage
 	}
 	var err error

@@ -11,8 +11,8 @@ import (
 	"github.com/curfew-dev/curfew/test/wire"
 )
 
-// TestWatchingCountsCallsOfAPass: the stated cost of a pass equals the calls of a scan of such
-// machines.
+// TestWatchingCountsCallsOfAPass checks that the stated cost of a pass equals the calls of a scan
+// of such machines.
 func TestWatchingCountsCallsOfAPass(t *testing.T) {
 	f := wire.Fleet{Machines: 100, GPUs: 8, Type: "p4d.24xlarge", Now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	o, _ := readFleet(t, f, aws.Options{Size: func(string) inventory.Size {
@@ -35,7 +35,7 @@ func TestWatchingCountsCallsOfAPass(t *testing.T) {
 	}
 }
 
-// kept keeps bills in memory.
+// kept caches bills in memory.
 type kept struct {
 	docs map[string][]byte
 	err  error
@@ -50,9 +50,9 @@ func (k *kept) KeepBill(account string, doc []byte) error {
 	return k.err
 }
 
-// TestQueriesCostExplorerOnceADay: a second scan of the day shows the same and asks nothing; the
-// next day asks again; an answer that cannot be read back, or kept, is asked for again.
-func TestQueriesCostExplorerOnceADay(t *testing.T) {
+// TestQueriesCostExplorerDaily checks that a second scan on the same day makes no query, that
+// the next day queries again, and that an unreadable or unstorable response is queried again.
+func TestQueriesCostExplorerDaily(t *testing.T) {
 	morning := time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC)
 	k := &kept{docs: map[string][]byte{}}
 	scan := func(at time.Time) (requests int, total string, blind int) {

@@ -18,7 +18,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// windows checks that usage belongs to observed resources, lies within the query's window and the
+// windows checks that usage belongs to observed resources, is within the query's window and the
 // resource's life, and names its source.
 func windows(tb testing.TB, s *subject) {
 	now := s.Query.Now

@@ -68,7 +68,7 @@ func (p *Provider) Measure(ctx context.Context, resources []*inventory.Resource,
 	return out, nil
 }
 
-// samples returns a machine's samples within an interval in order of time, with the step of the
+// samples returns a machine's samples within an interval in time order, with the step of the
 // newest. A restarted agent may use another step.
 func (p *Provider) samples(ctx context.Context, r *inventory.Resource, iv usage.Interval) ([]session.Measurement,
 	error) {
@@ -136,7 +136,7 @@ func eachSample(ctx context.Context, of tree, name string, take func(session.Mea
 	return nil
 }
 
-// sendSamples passes samples on, each signal in order of time.
+// sendSamples passes samples on, each signal in time order.
 func sendSamples(sink usage.Sink, samples []session.Measurement, iv usage.Interval) {
 	for _, s := range samples {
 		for n := range s.Steps {

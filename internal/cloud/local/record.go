@@ -46,8 +46,7 @@ type record struct {
 	// GPUs are the ids of the assigned GPUs, Deny the devices of the others.
 	GPUs []string `json:"gpus,omitempty"`
 	Deny []Device `json:"deny,omitempty"`
-	// VisibleGPUs is the value of CUDA_VISIBLE_DEVICES; nil if the machine is not known to have
-	// GPUs.
+	// VisibleGPUs is the value of CUDA_VISIBLE_DEVICES; nil if the machine is unknown to have GPUs.
 	VisibleGPUs *string `json:"visible"`
 	Kind        Kind    `json:"cage"`
 	Size        size    `json:"size"`

@@ -20,8 +20,7 @@ type entry struct {
 	model     behavior
 	telemetry telemetry
 	signals   []usage.Signal
-	// count, where it is set, gives a value of counted for an hour, or says that
-	// none was published.
+	// count, if set, returns a value of counted for an hour, or false if none was published.
 	counted usage.Signal
 	count   func(hour time.Time) (float64, bool)
 	outages []outage
@@ -29,7 +28,7 @@ type entry struct {
 	planted Planted
 }
 
-// account is being laid out.
+// account is an account under construction.
 type account struct {
 	seed    uint64
 	now     time.Time
@@ -71,7 +70,7 @@ type owner struct {
 	extra                            map[string]string
 }
 
-// care is how carefully a resource was tagged.
+// care is the quality of a resource's tags.
 type care int
 
 const (
@@ -143,9 +142,8 @@ func (o owner) as(purpose string) owner {
 	return o
 }
 
-// add puts a resource into the account: its identity is derived from its name.
-// The resource's ID is made by the pattern, a prefix and a number of hexadecimal
-// digits, unless it has one already.
+// add adds a resource to the account. Its identity is derived from its name; its ID is a prefix and
+// a number of hexadecimal digits unless it has one already.
 func (a *account) add(r inventory.Resource, prefix string, digits int, o owner, p Planted) *entry {
 	k := newKey(a.seed, string(r.Kind)+"/"+r.Region+"/"+r.Name+"/"+r.ID)
 	if r.ID == "" {

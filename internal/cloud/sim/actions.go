@@ -77,7 +77,7 @@ func (a *Actions) Plan(ctx context.Context, r *inventory.Resource, do policy.Do)
 	return steps(e.resource, step, do)
 }
 
-// steps returns the steps to the one that is wanted.
+// steps returns the steps that lead to a given one.
 func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, error) {
 	one := func(params, undo any) ([]action.Step, error) {
 		return []action.Step{{Name: step, Params: printed(params), Undo: printed(undo)}}, nil
@@ -117,8 +117,7 @@ func steps(r *inventory.Resource, step string, do policy.Do) ([]action.Step, err
 	return one(struct{}{}, struct{}{})
 }
 
-// lifecycleSteps puts the document of a change in the place of the one that it was made
-// from.
+// lifecycleSteps replaces the document that a change was made from by the document of the change.
 func lifecycleSteps(r *inventory.Resource, c change.Change) ([]action.Step, error) {
 	now, known := documentOf(r).Get()
 	switch {
@@ -133,7 +132,7 @@ func lifecycleSteps(r *inventory.Resource, c change.Change) ([]action.Step, erro
 	return []action.Step{{Name: stepLifecycle, Params: printed(c), Undo: now}}, nil
 }
 
-// documentOf returns the lifecycle of a bucket or a repository as it is written.
+// documentOf returns the document of the lifecycle of a bucket or a repository.
 func documentOf(r *inventory.Resource) inventory.Fact[string] {
 	switch d := r.Detail.(type) {
 	case *inventory.Bucket:
@@ -144,7 +143,7 @@ func documentOf(r *inventory.Resource) inventory.Fact[string] {
 	return inventory.Fact[string]{}
 }
 
-// mayHave refuses a step that a resource must not have now.
+// mayHave refuses a step that is not allowed in the resource's current state.
 func mayHave(r *inventory.Resource, step string, do policy.Do) error {
 	if step == stepTag || step == stepScale {
 		return nil
@@ -273,7 +272,7 @@ func receiptOf(t action.Task) string {
 	return strings.Join(ids, ",")
 }
 
-// ended reports whether a resource is already on the way to where a step leads.
+// ended reports whether the effect of a step on a resource has already begun.
 func ended(r *inventory.Resource, step string) bool {
 	switch step {
 	case stepStop:
@@ -284,8 +283,8 @@ func ended(r *inventory.Resource, step string) bool {
 	return false
 }
 
-// unchanged refuses a step whose ground has changed since it was planned: disks that are
-// not saved, a document that another person has changed.
+// unchanged refuses a step if its preconditions have changed since it was planned: disks that are
+// not saved, or a document that another person has changed.
 func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	switch t.Step.Name {
 	case stepTerminate, stepDeleteVolume:
@@ -324,7 +323,7 @@ func (w *world) unchanged(t action.Task, r *inventory.Resource) error {
 	return nil
 }
 
-// saved returns the progress of the disk snapshots that a key made.
+// saved returns the progress of the snapshots that an action made.
 func (w *world) saved(key string, disks []string) action.Progress {
 	found := w.made(key)
 	if len(found) == 0 {
@@ -408,7 +407,7 @@ func shows(r *inventory.Resource, t action.Task) bool {
 	return t.Step.Name == stepTag && holds(r.Tags, parse[tags](t.Step.Params).Set)
 }
 
-// holds reports whether tags have these values.
+// holds reports whether tags contain these values.
 func holds(tags, values map[string]string) bool {
 	for k, v := range values {
 		if now, there := tags[k]; !there || now != v {
@@ -476,7 +475,7 @@ func (a *Actions) undo(ctx context.Context, t action.Task, really bool) (string,
 	return calls, nil
 }
 
-// world returns the account as it is now.
+// world returns the current account.
 func (a *Actions) world(ctx context.Context) (*world, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -490,7 +489,7 @@ func refusal(rule, format string, args ...any) error {
 	return &action.Refusal{Rule: rule, Why: fmt.Sprintf(format, args...)}
 }
 
-// same refuses a resource that was made at another time than the one that was meant.
+// same refuses a resource created at another time than the intended one.
 func same(ref inventory.Ref, meant, is time.Time) error {
 	switch {
 	case meant.IsZero() && is.IsZero():

@@ -135,7 +135,7 @@ func TestActionsConform(t *testing.T) {
 	})
 }
 
-// laidOut is when the account is laid out.
+// laidOut is the time of the account's layout.
 var laidOut = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 
 func observed(tb testing.TB, c *Cloud, now time.Time) *round.Observation {
@@ -147,8 +147,8 @@ func observed(tb testing.TB, c *Cloud, now time.Time) *round.Observation {
 	return o
 }
 
-// TestWhatIsDoneShows holds an account with operations against the observer's own suite, before
-// they were done, on the way, and after.
+// TestWhatIsDoneShows compares an account with operations against the layout: before, during and
+// after them.
 func TestWhatIsDoneShows(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	at := laidOut
@@ -191,7 +191,7 @@ func TestWhatIsDoneShows(t *testing.T) {
 	}
 }
 
-// TestRecheckMeasuresFinely reads a short window: it is known up to the last minutes.
+// TestRecheckMeasuresFinely reads a short window, which has data up to the last minutes.
 func TestRecheckMeasuresFinely(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	for _, r := range observed(t, c, laidOut).Resources {
@@ -224,7 +224,7 @@ func TestRecheckOfAnotherAccountFails(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile changes the basis of a planned step.
+// TestChangedMeanwhile changes the preconditions of a planned step.
 func TestChangedMeanwhile(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	a := c.Actions(nil)
@@ -254,7 +254,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	t.Fatal("the account has no such log group")
 }
 
-// TestOnlyKindsThatAreAsked observes a few kinds.
+// TestOnlyKindsThatAreAsked observes only some kinds.
 func TestOnlyKindsThatAreAsked(t *testing.T) {
 	c := New(Options{Seed: 7, Now: laidOut})
 	kinds := map[inventory.Kind]bool{inventory.KindVolume: true, inventory.KindAddress: true}

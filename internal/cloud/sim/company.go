@@ -10,14 +10,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Clock is simulated time: it stands still until it is moved, and the uptime moves along.
+// Clock is simulated time: it only moves when told to, together with the uptime.
 type Clock struct {
 	mu   sync.Mutex
 	wall time.Time
 	up   time.Duration
 }
 
-// NewClock returns a clock that shows a time.
+// NewClock returns a clock set to a time.
 func NewClock(at time.Time) *Clock { return &Clock{wall: at} }
 
 // Now returns the time.
@@ -34,7 +34,7 @@ func (c *Clock) Read() action.Clock {
 	return action.Clock{Wall: c.wall, Boot: "demo", Uptime: c.up}
 }
 
-// Forward moves the clock to a time, and a minute at least.
+// Forward moves the clock to a time, by at least a minute.
 func (c *Clock) Forward(to time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

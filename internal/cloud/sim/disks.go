@@ -40,7 +40,7 @@ func (a *account) images() {
 		name, region string
 		gib          int64
 		age          float64
-		launched     float64 // days ago; negative: never since it is recorded
+		launched     float64 // days ago; negative is never since records began
 		owner        owner
 		state        inventory.State
 		planted      Planted
@@ -84,7 +84,7 @@ func (a *account) images() {
 // image returns the image of that name in a region.
 func (a *account) image(name, region string) *entry { return a.named["image/"+region+"/"+name] }
 
-// snapshot adds a snapshot of a volume; of one that is gone when volumeID is empty.
+// snapshot adds a snapshot of a volume, or of a deleted one if volumeID is empty.
 func (a *account) snapshot(name, region, volumeID string, gib int64, age float64, o owner, p Planted) *entry {
 	if volumeID == "" {
 		volumeID = "vol-0" + newKey(a.seed, "gone/"+region+"/"+name).hex(17)
@@ -99,7 +99,7 @@ func (a *account) snapshot(name, region, volumeID string, gib int64, age float64
 	}, "snap-", 18, o, p)
 }
 
-// backups adds the snapshots that no image needs.
+// backups adds the snapshots without an image.
 func (a *account) backups() {
 	old := func(name, region string, gib int64, age float64, o owner) {
 		a.snapshot(name, region, "", gib, age, o, waste("a snapshot of a machine that is gone", "snapshot-old"))

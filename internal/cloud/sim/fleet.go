@@ -32,14 +32,13 @@ func run(o owner) owner {
 	return o
 }
 
-// transient is training that is meant to be gone soon, tagged by the convention
-// of dead man's switches.
+// transient is short-lived training, tagged by the convention of dead man's switches.
 func transient(o owner) owner {
 	o.purpose = ""
 	return o.with("Purpose", "transient-ml-training")
 }
 
-// with returns the owner with a further tag.
+// with returns the owner with an additional tag.
 func (o owner) with(key, value string) owner {
 	extra := map[string]string{key: value}
 	for k, v := range o.extra {
@@ -49,7 +48,7 @@ func (o owner) with(key, value string) owner {
 	return o
 }
 
-// tagged returns the owner with other care for tags.
+// tagged returns the owner with another quality of tags.
 func (o owner) tagged(c care) owner {
 	o.care = c
 	return o
@@ -417,7 +416,7 @@ func (a *account) ranking() []machine {
 	}
 }
 
-// unclaimed are machines whose tags do not say whose they are.
+// unclaimed returns machines whose tags name no owner.
 func (a *account) unclaimed() []machine {
 	return []machine{
 		{

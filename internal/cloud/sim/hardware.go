@@ -1,6 +1,6 @@
 package sim
 
-// hardware is the GPU hardware of a machine, as far as a behavior needs it.
+// hardware is the GPU hardware of a machine that behaviors depend on.
 type hardware struct {
 	gpus int
 	// memory is one GPU's memory in bytes, as nvidia-smi reports it.

@@ -126,7 +126,7 @@ type group struct {
 	min, max int64
 	age      time.Duration
 	policies int
-	// desired is the size wanted that long before the account's now.
+	// desired returns the size wanted at a time before the account's now.
 	desired func(before time.Duration) int64
 }
 

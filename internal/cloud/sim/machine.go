@@ -44,7 +44,7 @@ type disk struct {
 
 func gp3(gib int64) disk { return disk{volumeType: "gp3", gib: gib, iops: 3000, mibps: 125} }
 
-// gp2 is a volume of the older type, which costs more and gives less.
+// gp2 returns a volume of the older type, which costs more and performs worse.
 func gp2(gib int64) disk {
 	return disk{
 		volumeType: "gp2", gib: gib, iops: min(max(3*gib, 100), 16000), rules: []string{"volume-gp2"},

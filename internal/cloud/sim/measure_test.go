@@ -44,8 +44,8 @@ func measured(t *testing.T, c *Cloud, o *round.Observation, iv usage.Interval) (
 	return out, opened
 }
 
-// TestStepsAgree: half a day by the minute equals the same by the hour, because an hour is sampled
-// every five minutes.
+// TestStepsAgree checks that half a day by the minute equals the same by the hour, because an hour
+// is sampled every five minutes.
 func TestStepsAgree(t *testing.T) {
 	c := at(1, now)
 	o, err := c.List(t.Context(), round.Query{Now: now})
@@ -102,8 +102,8 @@ func TestStepsAgree(t *testing.T) {
 
 func off(a, b float64) bool { return math.Abs(a-b) > 1e-9*max(1, math.Abs(b)) }
 
-// TestEveryStep: points lie on whole steps, one after the other, whatever the step is, and the
-// count of a day is that of its hours.
+// TestEveryStep checks that for any step, points are at multiples of it and in order, and that the
+// counts of a day equal the sum of its hours.
 func TestEveryStep(t *testing.T) {
 	c := at(1, now)
 	o, err := c.List(t.Context(), round.Query{Now: now})

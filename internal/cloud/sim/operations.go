@@ -13,12 +13,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// operation is a step that was carried out. The account at a moment is its layout with the
-// operations of the time before applied in their order.
+// operation is a completed step. The account at a time is its layout with the earlier operations
+// applied in order.
 type operation struct {
 	action.Task
 	at time.Time
-	// undone is when it was taken back; zero: it was not.
+	// undone is when it was undone, or zero.
 	undone time.Time
 }
 
@@ -45,13 +45,13 @@ const (
 // actionTag marks a snapshot with the key of its action.
 const actionTag = "curfew:action"
 
-// world is the account at a moment.
+// world is the account at a time.
 type world struct {
 	now     time.Time
 	entries []*entry
 }
 
-// find returns a resource's entry; nil where it is not there.
+// find returns a resource's entry, or nil.
 func (w *world) find(ref inventory.Ref) *entry {
 	for _, e := range w.entries {
 		if e.resource.Ref() == ref {
@@ -65,7 +65,7 @@ func (w *world) remove(gone ...*entry) {
 	w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool { return slices.Contains(gone, e) })
 }
 
-// enact applies the operations of the time until now to the account.
+// enact applies the operations up to now to the account.
 func (w *world) enact(operations []operation) {
 	for _, d := range operations {
 		if d.at.After(w.now) {
@@ -77,7 +77,7 @@ func (w *world) enact(operations []operation) {
 	}
 }
 
-// apply does one operation to a resource.
+// apply applies an operation to a resource.
 func (w *world) apply(d operation, e *entry, undone bool) {
 	r, over := e.resource, !w.now.Before(d.at.Add(ending))
 	switch {

@@ -9,8 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/policy"
 )
 
-// sizing is how many machines a group or an endpoint has, and the least that a group may
-// have.
+// sizing is the size of a group or an endpoint, and a group's minimum size.
 type sizing struct {
 	Group   string `json:"group,omitempty"`
 	Desired int64  `json:"desired"`
@@ -19,7 +18,7 @@ type sizing struct {
 	End []string `json:"end,omitempty"`
 }
 
-// planScale returns the one step that makes something smaller.
+// planScale returns the step that reduces a size.
 func (w *world) planScale(e *entry, do policy.Do) ([]action.Step, error) {
 	r := e.resource
 	var now, want sizing
@@ -72,7 +71,7 @@ func (w *world) planScale(e *entry, do policy.Do) ([]action.Step, error) {
 	return []action.Step{{Name: stepScale, Params: printed(want), Undo: printed(now)}}, nil
 }
 
-// groupOf returns the group that a resource is, or that it belongs to; nil is none.
+// groupOf returns the group that a resource is or belongs to, or nil.
 func (w *world) groupOf(r *inventory.Resource) *entry {
 	ref := r.Ref()
 	if r.Kind != inventory.KindAutoScalingGroup {
@@ -87,7 +86,7 @@ func memberOf(g *entry, id string) inventory.Ref {
 	return ref
 }
 
-// ending are the machines that end when a group takes a size.
+// ending returns the machines that end when a group takes a size.
 func (w *world) ending(g *entry, to sizing) []string {
 	if len(to.End) > 0 {
 		return to.End
@@ -101,8 +100,8 @@ func (w *world) ending(g *entry, to sizing) []string {
 	return there[min(len(there), int(to.Desired)):]
 }
 
-// scale does to a group or an endpoint what a operation asks for; where it was taken back,
-// other machines run in the place of those that ended.
+// scale applies a scaling to a group or an endpoint; after an undo, other machines run in place of
+// the ended ones.
 func (w *world) scale(d operation, e *entry, undone bool) {
 	to, from := parse[sizing](d.Step.Params), parse[sizing](d.Step.Undo)
 	if x, ok := e.resource.Detail.(*inventory.Endpoint); ok {

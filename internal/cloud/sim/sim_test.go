@@ -121,8 +121,8 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestTruth: every resource has one entry, each says something, and every rule
-// that an inventory can decide has something to find.
+// TestTruth checks that every resource has one entry, each says something, and every rule that an
+// inventory can decide has something to find.
 func TestTruth(t *testing.T) {
 	c := at(1, now)
 	o := observe(t, c, round.Query{Now: now})
@@ -312,8 +312,8 @@ func TestPlantedUsage(t *testing.T) {
 	})
 }
 
-// TestBehaviorIsPure: a machine's state at a time depends neither on earlier reads nor on the time
-// of the observation.
+// TestBehaviorIsPure checks that a machine's state at a time depends neither on earlier reads nor
+// on the time of the observation.
 func TestBehaviorIsPure(t *testing.T) {
 	c := at(3, now)
 	var refs []inventory.Ref

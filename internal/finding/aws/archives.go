@@ -10,8 +10,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// logGroupNoRetention finds log groups without a retention. The share older than the retention is
-// not published, so the saving is only bounded, by the whole storage.
+// logGroupNoRetention finds log groups without a retention. The share of data older than a
+// retention is not published, so the saving is bounded by the whole storage.
 func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 	g, ok := s.Detail.(*inventory.LogGroup)
 	if !ok {
@@ -50,7 +50,7 @@ func logGroupNoRetention(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// registryPrice bounds the monthly cost of images, by their own sizes; layers that other images use
+// registryPrice bounds the monthly cost of images by their sizes; layers shared with other images
 // still cost.
 func registryPrice(x *finding.Index, s *finding.Subject, bytes int64) (money.Amount, error) {
 	p, err := x.Rate(price.ItemECR, s.Region)
@@ -105,9 +105,8 @@ func claimImages(x *finding.Index, d *finding.Draft, s *finding.Subject, bytes i
 // a pull for so long, an image counts as unused.
 const untaggedDays = 90
 
-// repositoryNoLifecycle finds repositories in which images without a tag pile up. The rule
-// that it puts expires them by the time of their push; it leaves images with a tag alone,
-// because ECR expires none by its last pull.
+// repositoryNoLifecycle finds repositories in which untagged images accumulate. The proposed rule
+// expires them by push time; tagged images stay, because ECR cannot expire by the last pull.
 func repositoryNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	r, ok := s.Detail.(*inventory.Repository)
 	if !ok || r.Images == 0 {

@@ -24,7 +24,7 @@ func standardBytes(b *inventory.Bucket) (int64, bool) {
 	return sizes[standard], known
 }
 
-// empty says whether a bucket is known to hold nothing.
+// empty reports whether a bucket is known to be empty.
 func empty(b *inventory.Bucket) bool {
 	sizes, known := b.Sizes.Get()
 	if !known {
@@ -39,8 +39,8 @@ func empty(b *inventory.Bucket) bool {
 	return true
 }
 
-// standardSaved returns how much less a bucket's standard storage costs a month without some of its
-// bytes; its price falls with size, so the last bytes are the cheapest.
+// standardSaved returns the monthly saving in a bucket's standard storage without some of its
+// bytes; the price falls with size, so the last bytes are the cheapest.
 func standardSaved(x *finding.Index, s *finding.Subject, b *inventory.Bucket, bytes int64) (money.Amount, error) {
 	total, known := standardBytes(b)
 	p, err := x.Rate(price.Item("s3:"+standard), s.Region)
@@ -58,9 +58,8 @@ func standardSaved(x *finding.Index, s *finding.Subject, b *inventory.Bucket, by
 	return before - after, err
 }
 
-// bucketMultipart finds buckets with uploads that were begun over a week ago and
-// never completed, and without a rule that aborts them. Their parts are stored and
-// shown nowhere.
+// bucketMultipart finds buckets with uploads started over a week ago and never completed, and
+// without a rule that aborts them. Their parts are charged but not listed.
 func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok {
@@ -121,8 +120,7 @@ func bucketMultipart(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// bucketNoncurrent finds versioned buckets in which no rule ends replaced and
-// deleted versions.
+// bucketNoncurrent finds versioned buckets without a rule that expires noncurrent versions.
 func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok || empty(b) {
@@ -191,8 +189,8 @@ func bucketNoncurrent(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// locked adds the replaced versions that Object Lock still keeps by the bucket's default retention,
-// and the delete markers that stay when the versions behind them are gone.
+// locked adds the noncurrent versions that Object Lock still retains by the bucket's default
+// retention, and the delete markers that remain without versions behind them.
 func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	if b.Locked.Objects > 0 {
 		d.Evidence = append(d.Evidence, finding.Fact(s, "locked_bytes", plain.Decimal(float64(b.Locked.Bytes), 0)))
@@ -208,7 +206,7 @@ func locked(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	}
 }
 
-// prefixKind is the kind of data that the name of a prefix suggests.
+// prefixKind is the kind of data suggested by a prefix's name.
 type prefixKind int
 
 const (
@@ -226,8 +224,7 @@ var prefixWords = map[string]prefixKind{
 	"temp": experimentPrefix, "scratch": experimentPrefix, "wandb": experimentPrefix, "mlruns": experimentPrefix,
 }
 
-// kindOf reads a prefix's name word by word; the first word that says something
-// decides.
+// kindOf reads a prefix's name word by word; the first known word decides.
 func kindOf(prefix string) prefixKind {
 	for word := range strings.FieldsFuncSeq(strings.ToLower(prefix), func(c rune) bool {
 		return c == '/' || c == '-' || c == '_' || c == '.' || c == ' '
@@ -242,7 +239,7 @@ func kindOf(prefix string) prefixKind {
 // archiving are the storage classes for stale checkpoints.
 var archiving = []string{"GLACIER", "GLACIER_IR", "DEEP_ARCHIVE"}
 
-// handled says whether an enabled rule already archives or expires a prefix.
+// handled reports whether an enabled rule already archives or expires a prefix.
 func handled(rules []inventory.LifecycleRule, prefix string) bool {
 	for _, r := range rules {
 		if !r.Enabled || r.Filtered || !strings.HasPrefix(prefix, r.Prefix) {
@@ -260,8 +257,8 @@ func handled(rules []inventory.LifecycleRule, prefix string) bool {
 	return false
 }
 
-// checkpointStale finds checkpoints without a new object for 90 days. They are
-// archived and not deleted: the last one may be all that is left of a model.
+// checkpointStale finds checkpoints without a new object for 90 days. They are archived, not
+// deleted: the last one may be the only copy of a model.
 func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok {
@@ -280,7 +277,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	newest := x.Now.Sub(x.Now)
 	for i := range prefixes {
 		p := &prefixes[i]
-		// A listing that stopped at its bound may have missed the newest object.
+		// A truncated listing may have missed the newest object.
 		here := standardOf(b, p)
 		if kindOf(p.Name) != checkpointPrefix || !p.Complete || p.Newest.IsZero() || handled(rules, p.Name) {
 			continue
@@ -345,7 +342,7 @@ func checkpointStale(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// firstFew names up to three of a list.
+// firstFew joins up to three names.
 func firstFew(names []string) string {
 	if len(names) <= 3 {
 		return strings.Join(names, ", ")

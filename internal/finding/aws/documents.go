@@ -11,27 +11,26 @@ import (
 )
 
 const (
-	// smallStay is the setting by which objects under 128 KiB do not move, as the prices assume
+	// keepSmallObjects is the setting that keeps objects under 128 KiB in place, as the prices assume
 	// (Amazon S3 User Guide, "Transitioning objects using Amazon S3 Lifecycle").
-	smallStay = "all_storage_classes_128K"
-	// smallObject is the size under which they stay.
+	keepSmallObjects = "all_storage_classes_128K"
+	// smallObject is the size in bytes under which objects stay.
 	smallObject = 128 << 10
 )
 
-// leaveSmall narrows a rule for the archive to the objects that are priced, where the bucket's
-// setting is another than smallStay or not known: by varies_by_storage_class, small objects go to
-// the archive too, where each costs more than it saves. A rule that also expires objects keeps its
-// whole prefix, and moves nothing to the archive.
+// leaveSmall restricts an archive rule to the priced objects if the bucket's setting is unknown or
+// not keepSmallObjects: with varies_by_storage_class, small objects would be archived too, at a higher
+// cost than their saving. A rule that also expires objects keeps its whole prefix and archives
+// nothing.
 func leaveSmall(b *inventory.Bucket, r change.Rule) change.Rule {
-	if b.LifecycleDocument.Or("") != "" && b.MinimumSize != smallStay && r.ExpireDays == 0 {
+	if b.LifecycleDocument.Or("") != "" && b.MinimumSize != keepSmallObjects && r.ExpireDays == 0 {
 		r.LargerThan = smallObject - 1
 	}
 	return r
 }
 
-// putLifecycle returns the change that adds rules to a bucket's lifecycle, and nothing
-// else. Where the lifecycle was not read, or takes no more rules, it has no document, and
-// nothing carries it out.
+// putLifecycle returns the change that adds rules to a bucket's lifecycle. If the lifecycle was not
+// read or is full, the change has no document and cannot be applied automatically.
 func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 	c := change.Change{Verb: change.PutLifecycle}
 	before, known := b.LifecycleDocument.Get()
@@ -44,12 +43,12 @@ func putLifecycle(b *inventory.Bucket, rules ...change.Rule) change.Change {
 	}
 	c.Document, c.Before, c.Arguments.MinimumSize = document, before, b.MinimumSize
 	if before == "" {
-		c.Arguments.MinimumSize = smallStay
+		c.Arguments.MinimumSize = keepSmallObjects
 	}
 	return c
 }
 
-// ruleOf names a rule by its effect and prefix.
+// ruleOf returns a rule named by its effect and prefix.
 func ruleOf(does, prefix string) change.Rule {
 	r := change.Rule{ID: change.RulePrefix + does, Prefix: prefix}
 	if prefix != "" {
@@ -82,8 +81,8 @@ func archiveRule(t finding.Thresholds, prefix string) change.Rule {
 	return r
 }
 
-// alike reports whether one rule for the whole bucket has the effect of one for each prefix: all of
-// it is data in the standard class.
+// alike reports whether one rule for the whole bucket has the same effect as one per prefix: all
+// prefixes hold data in the standard class.
 func alike(b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	for i := range prefixes {
 		if kindOf(prefixes[i].Name) != dataPrefix || standardOf(b, &prefixes[i]).Bytes == 0 {

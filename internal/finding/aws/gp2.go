@@ -12,7 +12,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// What gp2 gives for its size (Amazon EBS User Guide, "General Purpose SSD volumes").
+// The performance of gp2 by size (Amazon EBS User Guide, "General Purpose SSD volumes").
 const (
 	gp2IOPSPerGiB  = 3
 	gp2LeastIOPS   = 100
@@ -23,7 +23,7 @@ const (
 )
 
 // gp2Performance returns the performance of a gp2 volume beyond gp3's included one. Under 334 GiB
-// gp2 exceeds 128 MiB/s only on burst credits, for which gp3's own 125 MiB/s stand in.
+// gp2 exceeds 128 MiB/s only on burst credits; gp3's included 125 MiB/s count as equivalent.
 func gp2Performance(gib int64) (iops, mibps int64) {
 	iops = max(0, min(max(gp2IOPSPerGiB*gib, gp2LeastIOPS), gp2MostIOPS)-aws.GP3FreeIOPS)
 	if gib >= gp2FullGiB {

@@ -14,10 +14,9 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// What the colder classes add for each object, and the least time they bill
-// (Amazon S3 User Guide, "Understanding and managing Amazon S3 storage classes"):
-// an archived object keeps 32 KiB of index in the archive and 8 KiB of its name in
-// the standard class.
+// The overhead of each object in the colder classes, and their minimum billed time (Amazon S3 User
+// Guide, "Understanding and managing Amazon S3 storage classes"): an archived object has 32 KiB of
+// index in the archive and 8 KiB of its name in the standard class.
 const (
 	archiveIndexBytes = 32 << 10
 	archiveNameBytes  = 8 << 10
@@ -35,30 +34,29 @@ func (s *stored) add(o inventory.Stored) {
 	s.Objects += o.Objects
 }
 
-// moves is the effect of a bucket's proposal on the objects in the standard class now.
+// moves is the effect of a bucket's proposed rules on the objects now in the standard class.
 type moves struct {
 	infrequent, archive, expire, small stored
 	// rules are the proposed rules that have this effect.
 	rules []change.Rule
-	// open are the bytes that no rule moves out of the standard class, perhaps those that only
-	// rules narrowed by tags or dates may move, reached those that rules move.
+	// open are the bytes that no existing rule moves out of the standard class, perhaps those that
+	// only rules restricted by tags or dates may move, reached those that rules move.
 	open, perhaps, reached int64
-	// left are the bytes for which no rule is proposed, because it would override the one that why
-	// names.
+	// left are the bytes without a proposed rule, because it would override the one named by why.
 	left int64
 	why  []string
-	// kept are the bytes that stay in the standard class because they are read: the colder classes
-	// charge for reading.
+	// kept are the bytes that stay in the standard class because they are read, which the colder
+	// classes charge for.
 	kept int64
-	// unmeasured is true if it is not known whether the moved objects are read, and briefly if that
-	// is known of fewer days than readWindow.
+	// unmeasured is true if reads of the moved objects are unknown, briefly if they are known for
+	// less than readWindow.
 	unmeasured, briefly bool
 }
 
 // bytes returns the bytes that the proposal moves or expires.
 func (m *moves) bytes() int64 { return m.infrequent.Bytes + m.archive.Bytes + m.expire.Bytes }
 
-// standardOf is the part of a prefix in the standard class.
+// standardOf returns the part of a prefix in the standard class.
 func standardOf(b *inventory.Bucket, p *inventory.Prefix) inventory.Stored {
 	switch {
 	case p.Standard.Objects > 0:
@@ -80,20 +78,20 @@ func standardOf(b *inventory.Bucket, p *inventory.Prefix) inventory.Stored {
 	return p.Stored
 }
 
-// moving says whether a rule moves or expires objects by their age.
+// moving reports whether a rule moves or expires objects by age.
 func moving(r *inventory.LifecycleRule) bool {
 	return r.Enabled && (r.ExpirationDays > 0 || len(r.TransitionDays) > 0)
 }
 
-// covered says whether a rule moves or expires everything under a prefix.
+// covered reports whether a rule moves or expires everything under a prefix.
 func covered(rules []inventory.LifecycleRule, prefix string) bool {
 	return slices.ContainsFunc(rules, func(r inventory.LifecycleRule) bool {
 		return moving(&r) && !r.Filtered && strings.HasPrefix(prefix, r.Prefix)
 	})
 }
 
-// older returns the objects older than an age under a prefix: exactly, or, if that age was not
-// asked for, those older than the next one, which are fewer.
+// older returns the objects under a prefix older than an age, or if that age was not listed, older
+// than the next listed one, which is a lower bound.
 func older(p *inventory.Prefix, age int) inventory.Stored {
 	best, found := 0, false
 	for a := range p.OlderThan {
@@ -104,8 +102,8 @@ func older(p *inventory.Prefix, age int) inventory.Stored {
 	return p.OlderThan[best]
 }
 
-// readersOf are the kinds that name the data they read: if they could not be listed, the readers of
-// data are not known.
+// readersOf are the kinds that name the data they read. If they could not be listed, the readers of
+// data are unknown.
 var readersOf = []inventory.Kind{inventory.KindTrainingJob, inventory.KindInstance}
 
 // readWindow is the shortest record of reads by which data counts as unread: data that is read once
@@ -131,7 +129,7 @@ func readBy(readers []finding.Reader, p *inventory.Prefix) string {
 	return ""
 }
 
-// keep counts bytes that stay in the standard class because they are read.
+// keep adds bytes that stay in the standard class because they are read.
 func (m *moves) keep(p *inventory.Prefix, bytes int64, by string) {
 	m.kept += bytes
 	name := p.Name
@@ -141,7 +139,7 @@ func (m *moves) keep(p *inventory.Prefix, bytes int64, by string) {
 	m.why = append(m.why, name+" stays in the standard class, which charges nothing for reading: "+by)
 }
 
-// access notes how well it is known that the moved objects are not read.
+// access records how reliably the moved objects are known to be unread.
 func (m *moves) access(p *inventory.Prefix, now time.Time) {
 	switch {
 	case p.ReadsSince.IsZero():
@@ -151,7 +149,7 @@ func (m *moves) access(p *inventory.Prefix, now time.Time) {
 	}
 }
 
-// weigh sets the risk of a fix by the knowledge of access, with a note on it.
+// weigh sets the risk of a fix by the knowledge of reads, with a note.
 func (m *moves) weigh(fix *finding.Fix) {
 	switch {
 	case m.unmeasured:
@@ -172,11 +170,9 @@ func less(a, b inventory.Stored) inventory.Stored {
 	return inventory.Stored{Bytes: max(0, a.Bytes-b.Bytes), Objects: max(0, a.Objects-b.Objects)}
 }
 
-// propose adapts the proposals to what is under each prefix that no rule covers: data goes
-// to infrequent access and then to the archive, experiments expire, checkpoints are
-// another rule's matter, small objects stay. The rules that do so come with them: one for
-// the bucket where that is asked for, else one for each prefix.
-// What is known to be read stays.
+// propose chooses rules for each prefix without one: data moves to infrequent access and then to
+// the archive, experiments expire; checkpoints have their own rule, small objects stay. The rules
+// are one for the bucket if whole, else one per prefix. Data known to be read stays.
 func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleRule, prefixes []inventory.Prefix,
 	readers []finding.Reader, whole bool) moves {
 	limits := limitsOf(b)
@@ -200,7 +196,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 	for i := range prefixes {
 		p := &prefixes[i]
 		here := standardOf(b, p)
-		// No rule can select only the objects outside all prefixes.
+		// No filter can select only the objects outside of all prefixes.
 		if here.Bytes == 0 || p.Name == "" && !whole {
 			continue
 		}
@@ -226,7 +222,7 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 		if kind == experimentPrefix || !whole {
 			why := limits.forbids(rule)
 			if why != "" && kind == experimentPrefix && limits.forbids(move) == "" {
-				// What may not expire moves as other data does.
+				// Data that must not expire moves like other data.
 				m.why = append(m.why, "nothing expires under "+p.Name+": "+why)
 				kind, rule, why = dataPrefix, move, ""
 			}
@@ -257,12 +253,12 @@ func propose(x *finding.Index, b *inventory.Bucket, rules []inventory.LifecycleR
 	return m
 }
 
-// listed reports whether the listing of a bucket saw all of it: no prefix stopped at its bound, and
-// together they hold the bucket's size.
+// listed reports whether the listing of a bucket is complete: no prefix was truncated, and the
+// prefixes sum to the bucket's size.
 func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) bool {
 	total := int64(0)
 	if old, known := b.Noncurrent.Get(); known && old.Complete {
-		total = old.Bytes // the bucket's size holds replaced versions too
+		total = old.Bytes // the bucket's size includes noncurrent versions
 	}
 	for i := range prefixes {
 		if !prefixes[i].Complete {
@@ -278,13 +274,12 @@ func listed(x *finding.Index, b *inventory.Bucket, prefixes []inventory.Prefix) 
 	return known && float64(total) >= x.Thresholds.Coverage*float64(size)
 }
 
-// bucketNoLifecycle finds data that no rule moves out of the standard class, and
-// proposes rules by prefix. A rule hides only what it moves or expires itself: one for
-// another prefix, one that only aborts uploads, or a disabled one hides nothing. The saving
-// counts what lies there now: the cheaper class's own price, what it adds for each object,
-// and small objects that stay; the finding also states the fees of moving and the time
-// that repays them. Where not all was seen, the saving is a minimum, of what was seen, and a
-// maximum, of everything archived.
+// bucketNoLifecycle finds data that no rule moves out of the standard class, and proposes rules by
+// prefix. An existing rule counts only for objects that it moves or expires itself; a rule for
+// another prefix, one that only aborts uploads, or a disabled one does not. The saving is that of
+// the present data: the lower class price, less the overhead per object, without small objects. The
+// finding also states transition fees and the time to recover them. If the listing is incomplete,
+// the saving has a minimum, for the listed objects, and a maximum, for archiving everything.
 func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	b, ok := s.Detail.(*inventory.Bucket)
 	if !ok || empty(b) {
@@ -304,7 +299,7 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	prefixes, known := b.Prefixes.Get()
 	all, by := known && listed(x, b, prefixes), b.ListedBy
 	if whole, analyzed := b.Ages.Get(); analyzed && !all && enabled == 0 && alike(b, prefixes) {
-		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesSource // one rule is for all of it
+		prefixes, known, all, by = []inventory.Prefix{whole}, true, true, b.AgesSource // one rule covers everything
 	}
 	readers := bucketReaders(x, s, b, total)
 	one := enabled == 0 && alike(b, prefixes) && !slices.ContainsFunc(prefixes, func(p inventory.Prefix) bool {
@@ -382,8 +377,8 @@ func bucketNoLifecycle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// bucketReaders returns the known uses of the data of a bucket. An analysis of the whole bucket that
-// shows reads of old objects is one of some of it, and which is not known.
+// bucketReaders returns the known readers of a bucket's data. If an analysis of the whole bucket
+// shows reads of old objects, some unknown part of it is read.
 func bucketReaders(x *finding.Index, s *finding.Subject, b *inventory.Bucket, size int64) []finding.Reader {
 	readers := x.Readers(s, size)
 	for _, p := range b.Prefixes.Or(nil) {
@@ -401,14 +396,14 @@ func bucketReaders(x *finding.Index, s *finding.Subject, b *inventory.Bucket, si
 	return readers
 }
 
-// unseen prices a bucket of which not all objects were listed: at least the objects listed as old,
-// at most all that no listed rule moves, archived.
+// unseen prices a bucket with an incomplete listing: at least the objects listed as old, at most
+// all that no existing rule moves, archived.
 func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves, total int64,
 	blind bool) *finding.Draft {
 	d.Confidence = finding.Medium
 	keeps, unknown := d.Unknown, "how old the objects are is not known; all of them archived"
 	if blind {
-		d.Confidence = finding.Low // which of it the rules move is not known either
+		d.Confidence = finding.Low // which part of it the rules move is unknown too
 		unknown = "how old the objects are is not known, nor which of them the rules move; all of them archived"
 	}
 	if m.bytes() > 0 && !expiresVersions(b, m) {
@@ -429,12 +424,12 @@ func unseen(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory
 	return d
 }
 
-// expiresVersions reports whether expired objects may still cost as replaced versions.
+// expiresVersions reports whether expired objects may still cost as noncurrent versions.
 func expiresVersions(b *inventory.Bucket, m *moves) bool {
 	return m.expire.Bytes > 0 && b.Versioned.Or(true)
 }
 
-// atLeast adds the least saving of the moves to a draft whose saving is only bounded.
+// atLeast adds the minimum saving of the moves to a draft with a bounded saving.
 func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
 	if monthly, _, err := worth(x, s, b, m); err == nil && monthly > 0 {
 		d.Least = monthly
@@ -442,7 +437,7 @@ func atLeast(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventor
 	}
 }
 
-// worth returns the monthly saving of the moves at today's sizes, and their cost once.
+// worth returns the monthly saving of the moves at the present sizes, and their one-time cost.
 func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) (monthly, fees money.Amount,
 	err error) {
 	saved, err := standardSaved(x, s, b, m.bytes())
@@ -471,8 +466,8 @@ func worth(x *finding.Index, s *finding.Subject, b *inventory.Bucket, m *moves) 
 	return max(0, saved-keeps), fees, err
 }
 
-// priceMoves adds the monthly saving and the cost of the moves to a draft, as evidence, note and
-// claim.
+// priceMoves adds the monthly saving and the one-time cost of the moves to a draft, as evidence,
+// note and claim.
 func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket, m *moves) {
 	monthly, fees, err := worth(x, s, b, m)
 	if err != nil {
@@ -489,7 +484,7 @@ func priceMoves(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inven
 	}
 }
 
-// explain describes the moves of a proposal, their cost once, and the conditions of the colder
+// explain describes the moves of a proposal, their one-time cost, and the conditions of the colder
 // classes.
 func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, monthly, fees money.Amount) {
 	for _, part := range []struct {
@@ -535,7 +530,7 @@ func explain(x *finding.Index, d *finding.Draft, s *finding.Subject, m *moves, m
 	}
 }
 
-// colder notes the least billed time of a class and its price for reading.
+// colder adds the minimum billed time of a class and its price for reading to the notes.
 func colder(x *finding.Index, d *finding.Draft, s *finding.Subject, class string, least int) {
 	d.Evidence = append(d.Evidence, finding.Fact(s, "least_days_"+class, plain.Decimal(float64(least), 0)))
 	note := class + " bills at least " + plain.Count(least, "day")

@@ -11,11 +11,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// bucketLimits are the limits of lifecycle rules in a bucket: the rules of its owner, and those of
-// S3. They are read once for all proposals.
+// bucketLimits restrict the lifecycle rules that may be proposed for a bucket: the owner's rules
+// and those of S3. They are read once for all proposals.
 type bucketLimits struct {
 	bucket *inventory.Bucket
-	// lifecycle is nil where it was not read, and nothing is put then.
+	// lifecycle is nil if it was not read; then no rule is proposed.
 	lifecycle *change.Lifecycle
 	err       error
 }
@@ -29,13 +29,13 @@ func limitsOf(b *inventory.Bucket) bucketLimits {
 	return bucketLimits{b, lifecycle, err}
 }
 
-// forbids says why a rule is not proposed; empty where it may be.
+// forbids returns why a rule must not be proposed, or "".
 //
-// S3 takes no lifecycle in a bucket with MFA delete (Amazon S3 User Guide, "Setting an S3 Lifecycle
-// configuration on a bucket"). No filter leaves the objects of another rule out. What expires in a
-// bucket with Object Lock gets a delete marker, and its version stays until its retention ends
-// ("Managing Object Lock", "Using S3 Lifecycle with Object Lock"). Copies that replication keeps
-// here are a backup whose end its owner decides.
+// S3 accepts no lifecycle in a bucket with MFA delete (Amazon S3 User Guide, "Setting an S3
+// Lifecycle configuration on a bucket"). No filter can exclude the objects of another rule. Expired
+// objects in a bucket with Object Lock get a delete marker, and their versions stay until the
+// retention ends ("Managing Object Lock", "Using S3 Lifecycle with Object Lock"). Replicas are a
+// backup, whose owner decides about expiry.
 func (l bucketLimits) forbids(r change.Rule) string {
 	b := l.bucket
 	lock := b.ObjectLock.Or(inventory.ObjectLock{})
@@ -58,8 +58,8 @@ func (l bucketLimits) forbids(r change.Rule) string {
 	return ""
 }
 
-// refuse turns a draft whose rule is not proposed into one with the reason. If a rule of the owner
-// decides, it still bounds the saving; if S3 refuses or keeps, nothing is saved.
+// refuse turns a draft without a proposed rule into one that states the reason. If a rule of the
+// owner prevents it, the saving is still bounded; if S3 does, nothing can be saved.
 func (l bucketLimits) refuse(d *finding.Draft, r change.Rule, why string) (final bool) {
 	d.Fix.Change, d.Fix.Note = putLifecycle(l.bucket), notProposed(r.Prefix, why)
 	if l.overriddenBy(r) != "" && !l.bucket.MFADelete.Or(false) {
@@ -89,20 +89,20 @@ func (l bucketLimits) overriddenBy(r change.Rule) string {
 	return firstFew(names)
 }
 
-// archives says whether a rule moves objects to the archive.
+// archives reports whether a rule moves objects to the archive.
 func archives(r change.Rule) bool {
 	return slices.ContainsFunc(r.Transitions, func(t change.Transition) bool {
 		return slices.Contains(archiving, t.Class)
 	})
 }
 
-// instantClasses are the cheaper classes that answer at once and from which a rule moves objects to
-// the archive all the same.
+// instantClasses are the cheaper classes with instant access from which a rule would still move
+// objects to the archive.
 var instantClasses = []string{"INTELLIGENT_TIERING", "GLACIER_IR"}
 
-// answersAtOnce says what a rule for the archive would take out of the instant classes under a
-// prefix; empty where nothing is there. Where not all of the prefix was seen, what the bucket has
-// more of them than was seen may be there.
+// answersAtOnce describes the objects under a prefix that an archive rule would take out of the
+// instant classes, or "" if there are none. If the prefix was not listed completely, the bucket's
+// unlisted objects of these classes may be under it.
 func (l bucketLimits) answersAtOnce(under string) string {
 	sizes, sized := l.bucket.Sizes.Get()
 	left := int64(0)
@@ -128,7 +128,7 @@ func (l bucketLimits) answersAtOnce(under string) string {
 	return ""
 }
 
-// notProposed says of a rule that is not proposed why.
+// notProposed formats why a rule is not proposed.
 func notProposed(under, why string) string {
 	if under == "" {
 		under = "the whole bucket"
@@ -136,9 +136,9 @@ func notProposed(under, why string) string {
 	return "no rule is proposed for " + under + ": " + why
 }
 
-// keepsVersions says why versions may stay although a rule deletes them; empty where nothing keeps
-// them. A retention or legal hold of a single version is told only by that version (Amazon S3 User
-// Guide, "Locking objects with Object Lock").
+// keepsVersions returns why versions may remain although a rule deletes them, or "". Retention and
+// legal holds of single versions are not listed (Amazon S3 User Guide, "Locking objects with Object
+// Lock").
 func keepsVersions(b *inventory.Bucket) string {
 	if !b.Versioned.Or(true) {
 		return ""
@@ -155,7 +155,7 @@ func keepsVersions(b *inventory.Bucket) string {
 	return "Object Lock is on: versions with a retention or legal hold stay, and which those are is not read"
 }
 
-// protect adds the protection of objects and their copies to a draft that deletes them.
+// protect adds the protection and the copies of objects to a draft that deletes them.
 func protect(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	if !b.Versioned.Or(true) {
 		return
@@ -185,9 +185,9 @@ func protect(d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	}
 }
 
-// monitored adds what Intelligent-Tiering costs for monitoring its objects, which a proposal leaves
-// where they are. Objects under 128 KiB are not monitored (Amazon S3 User Guide, "How S3
-// Intelligent-Tiering works"), so it is at most that.
+// monitored notes the upper bound of Intelligent-Tiering's monitoring cost for objects that stay.
+// Objects under 128 KiB are not monitored (Amazon S3 User Guide, "How S3 Intelligent-Tiering
+// works").
 func monitored(x *finding.Index, d *finding.Draft, s *finding.Subject, b *inventory.Bucket) {
 	var tiered stored
 	for _, p := range b.Prefixes.Or(nil) {

@@ -1,5 +1,5 @@
-// Package aws holds the rules that only AWS has: the avoidable cost of its volumes of an older
-// type, its storage classes, registries, logs, gateways and managed machines for learning.
+// Package aws holds the rules for resources that only AWS has: older volume types, storage classes,
+// registries, logs, gateways and managed machine learning.
 package aws
 
 import (

@@ -10,12 +10,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// endpointIdle finds endpoints without an invocation for 14 days. Asynchronous
-// endpoints, whose work does not show as invocations of the endpoint, and
-// serverless ones, which cost nothing idle, are left out. Invocations are
-// published only when there are some, so another metric must prove that the
-// endpoint was measured. One of which nothing at all was measured is a finding of low
-// confidence by the age of its last change, without dollars that are known.
+// endpointIdle finds endpoints without an invocation for 14 days. Asynchronous endpoints, whose
+// work is not counted as invocations, and serverless ones, which are free while idle, are excluded.
+// CloudWatch has invocations only if there are some, so another metric must show that the endpoint
+// was measured. An endpoint without any metric is a finding of low confidence by the age of its
+// last change, with unknown dollars.
 func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	e, ok := s.Detail.(*inventory.Endpoint)
 	if !ok || s.State != inventory.StateRunning || e.Async {
@@ -36,7 +35,7 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	w, as := s.Window, finding.WasteAndSavings
 	if !sampled(w) {
 		quiet := x.Now.Sub(e.LastModified)
-		// Without a window its metrics could not be read, which says nothing of its use.
+		// Without a window its metrics could not be read, which is no evidence of use or disuse.
 		if w == nil || e.LastModified.IsZero() || quiet < x.Thresholds.EndpointIdle {
 			return nil
 		}
@@ -54,7 +53,7 @@ func endpointIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// sampled says whether anything of an endpoint was measured.
+// sampled reports whether an endpoint has any sample.
 func sampled(w *usage.Window) bool {
 	if w == nil {
 		return false
@@ -69,8 +68,8 @@ func sampled(w *usage.Window) bool {
 	return len(w.GPUs) > 0
 }
 
-// uninvoked says whether an endpoint was measured and had no invocation, and adds the
-// reason and the evidence to the draft.
+// uninvoked reports whether an endpoint was measured and had no invocation, and adds reason and
+// evidence to the draft.
 func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	w := s.Window
 	if !finding.Spans(w, x.Thresholds.EndpointIdle) {
@@ -80,7 +79,7 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	if requests != nil && (requests.Max > 0 || requests.Sum > 0) {
 		return false
 	}
-	// An endpoint whose accelerator works serves requests, whatever is counted.
+	// An endpoint with a busy accelerator serves requests, whatever is counted.
 	if finding.Computed(w) {
 		return false
 	}
@@ -102,17 +101,16 @@ func uninvoked(x *finding.Index, s *finding.Subject, d *finding.Draft) bool {
 	return true
 }
 
-// unmeasured bounds a draft whose evidence is a date alone: its waste and saving are unknown, at
-// most its whole cost.
+// unmeasured marks waste and saving of a draft as unknown, bounded by the whole cost, because its
+// only evidence is a date.
 func unmeasured(d *finding.Draft) {
 	d.Confidence, d.WasteUnknown = finding.Low, true
 	d.Unknown = "nothing measured its use"
 	d.Fix.Note = finding.Sentence("ask its owner first", d.Fix.Note)
 }
 
-// notebookIdle finds unused notebooks in service. Telemetry decides
-// where there is any; then the notebook's own record of use; when it was last
-// modified is weak evidence.
+// notebookIdle finds unused notebooks in service, by telemetry if there is any, else by the
+// notebook's own record of use. The last modification is weak evidence.
 func notebookIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	n, ok := s.Detail.(*inventory.Notebook)
 	if !ok || s.State != inventory.StateRunning {

@@ -15,7 +15,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/usage"
 )
 
-// advised is a fix that people carry out.
+// advised returns a fix that people carry out.
 func advised(risk finding.Level, note string) finding.Fix {
 	return finding.Fix{Change: change.Change{Verb: change.Advise}, Risk: risk, Undo: finding.UndoPartial, Note: note}
 }
@@ -61,8 +61,8 @@ func databaseIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// cacheIdle finds caches that were asked for nothing for 7 days. Connections say nothing:
-// ElastiCache keeps some of its own. Its CPU proves that it was measured.
+// cacheIdle finds caches without a request for 7 days. Connections are no evidence, because
+// ElastiCache keeps some of its own. The CPU metric shows that the cache was measured.
 func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	w := s.Window
 	if s.State != inventory.StateRunning || !finding.Spans(w, x.Thresholds.DatabaseIdle) {
@@ -89,7 +89,7 @@ func cacheIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// halves are the next smaller sizes, which have half the vCPUs and memory.
+// halves maps sizes to the next smaller one, with half the vCPUs and memory.
 var halves = map[string]string{
 	"2xlarge": "xlarge", "4xlarge": "2xlarge", "8xlarge": "4xlarge", "16xlarge": "8xlarge", "24xlarge": "12xlarge",
 	"xlarge": "large",
@@ -186,9 +186,8 @@ func clusterExtendedSupport(x *finding.Index, s *finding.Subject) *finding.Draft
 	return d
 }
 
-// tableIdle finds tables with provisioned capacity of which nothing was consumed for 14
-// days. That capacity is provisioned is published always, and proves that the table was
-// measured.
+// tableIdle finds tables with provisioned capacity of which nothing was consumed for 14 days. The
+// metric of provisioned capacity shows that the table was measured.
 func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	t, ok := s.Detail.(*inventory.Table)
 	w := s.Window
@@ -218,10 +217,10 @@ func tableIdle(x *finding.Index, s *finding.Subject) *finding.Draft {
 	return d
 }
 
-// tableOverprovisioned finds tables whose consumption never passed a small part of what is
-// provisioned. Reads and writes are measured together, and bursts shorter than a step are
-// not seen, so the saving is a bound: what is left when all of the peak were reads, which
-// cost less. Capacity that changed in the window scales by itself.
+// tableOverprovisioned finds tables whose consumption never exceeded a small part of the
+// provisioned capacity. Reads and writes are measured together and short bursts are invisible, so
+// the saving is a bound: it assumes that the peak was reads only, which cost less. Capacity that
+// changed in the window is autoscaled and left out.
 func tableOverprovisioned(x *finding.Index, s *finding.Subject) *finding.Draft {
 	t, ok := s.Detail.(*inventory.Table)
 	w := s.Window

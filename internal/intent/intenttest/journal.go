@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent"
 )
 
-// Record is a subject as a [Journal] keeps it.
+// Record is a subject as stored in a [Journal].
 type Record struct {
 	Step    intent.Step
 	Version int64
@@ -22,7 +22,7 @@ type Entry struct {
 	At   time.Time
 }
 
-// Journal keeps steps by the ids of their subjects. Every write is conditional.
+// Journal stores steps by the IDs of their subjects. Every write is conditional.
 type Journal struct {
 	state State[journal]
 	now   func() time.Time
@@ -36,19 +36,19 @@ type journal struct {
 // NewJournal returns an empty journal in memory.
 func NewJournal(now func() time.Time) *Journal { return &Journal{now: now} }
 
-// OpenJournal returns the journal that is kept in a directory.
+// OpenJournal returns the journal stored in a directory.
 func OpenJournal(dir string, now func() time.Time) *Journal {
 	return &Journal{state: State[journal]{Path: filepath.Join(dir, "journal.json")}, now: now}
 }
 
-// Read returns the record of a subject; the zero one where there is none.
+// Read returns the record of a subject; zero if there is none.
 func (j *Journal) Read(id string) (r Record) {
 	must(j.state.Do(func(v *journal) error { r = v.Records[id]; return nil }))
 	return r
 }
 
-// Save writes the step of a subject on the condition of its version, and returns the next
-// one; [intent.ErrConflict] where it is another by now.
+// Save writes the step of a subject if its version is unchanged, and returns the next version;
+// [intent.ErrConflict] otherwise.
 func (j *Journal) Save(ctx context.Context, id string, r Record, what intent.Event) (Record, error) {
 	err := j.state.In(ctx, func(v *journal) error {
 		if v.Records[id].Version != r.Version {
@@ -65,20 +65,20 @@ func (j *Journal) Save(ctx context.Context, id string, r Record, what intent.Eve
 	return r, err
 }
 
-// Entries returns what was written, in order.
+// Entries returns the writes in order.
 func (j *Journal) Entries() (out []Entry) {
 	must(j.state.Do(func(v *journal) error { out = v.Entries; return nil }))
 	return out
 }
 
-// Subject is an [intent.Subject] of a journal and a provider, as one process holds it.
+// Subject is an [intent.Subject] of one process, with a journal and a provider.
 type Subject struct {
 	ID       string
 	Journal  *Journal
 	Provider *Provider
-	// Record is the record that this process read or wrote last.
+	// Record is the last record that this process read or wrote.
 	Record Record
-	// Boundary, where set, is told of every boundary of a call to the outside.
+	// Boundary, if set, is called before and after each external call.
 	Boundary func()
 }
 
@@ -120,7 +120,7 @@ func (s *Subject) Look(ctx context.Context, step intent.Step) (intent.Progress, 
 	return s.Provider.Look(ctx, step)
 }
 
-// must is for what only a broken file can fail with.
+// must panics on an error, which only a damaged file can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -11,22 +11,21 @@ import (
 	"testing"
 )
 
-// The environment of a process that tells a story in a directory and is killed at the n-th
-// boundary of its calls to the outside.
+// Environment variables of a process that runs a story in a directory and is killed at the n-th
+// boundary of its external calls.
 const (
 	killStory = "CURFEW_TEST_KILL_STORY"
 	killDir   = "CURFEW_TEST_KILL_DIR"
 	killAt    = "CURFEW_TEST_KILL_AT"
 )
 
-// everyBoundary, in the environment, kills at every boundary and not at every fifth.
+// everyBoundary, if set in the environment, kills at every boundary instead of every fifth.
 const everyBoundary = "CURFEW_SLOW"
 
 // Mortal counts boundaries and ends its process with SIGKILL at one of them.
 type Mortal struct{ left int }
 
-// Boundary is a moment at which the process may end: before and after each call to the
-// outside.
+// Boundary marks a point at which the process may be killed: before and after each external call.
 func (m *Mortal) Boundary() {
 	if m.left--; m.left == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -44,19 +43,18 @@ func Between[T any](m *Mortal, call func() (T, error)) (T, error) {
 // Story is the work of a process that is killed at any of its boundaries.
 type Story struct {
 	Name string
-	// Prepare makes the world of the story in an empty directory.
+	// Prepare sets up the story in an empty directory.
 	Prepare func(t testing.TB, dir string)
-	// Tell is the story: all that the process does, unless it is killed before.
+	// Tell runs the story.
 	Tell func(dir string, m *Mortal) error
-	// End lets other processes go on, where the first was killed, and checks what there is
-	// at last.
+	// End lets other processes continue after the kill, and checks the final state.
 	End func(t testing.TB, dir string, killed bool)
-	// Boundaries is the least number of them that the story has.
+	// Boundaries is the minimum number of boundaries of the story.
 	Boundaries int
 }
 
-// Main returns the exit code for TestMain of a package with stories: it runs its tests, or, in a
-// process that [Story.KilledAnywhere] started, tells a story.
+// Main returns the exit code for TestMain of a package with stories: it runs its tests or, in a
+// process started by [Story.KilledAnywhere], a story.
 func Main(m *testing.M, stories ...Story) int {
 	name, dir := os.Getenv(killStory), os.Getenv(killDir)
 	if dir == "" {
@@ -80,8 +78,8 @@ func Main(m *testing.M, stories ...Story) int {
 	return 1
 }
 
-// KilledAnywhere tells the story in processes of their own, each killed at another boundary,
-// until one comes to its end.
+// KilledAnywhere runs the story in processes that are each killed at another boundary, until one
+// completes.
 func (s Story) KilledAnywhere(t *testing.T) {
 	t.Helper()
 	stride, first := 5, 1+len(s.Name)%5
@@ -110,8 +108,8 @@ func (s Story) KilledAnywhere(t *testing.T) {
 	}
 }
 
-// memoryDir returns a directory that survives a process and need not survive the
-// machine: in memory, where there is such a place.
+// memoryDir returns a directory that survives a process but not necessarily the machine: in memory
+// if possible.
 func memoryDir(t testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "story")
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"github.com/curfew-dev/curfew/internal/intent"
 )
 
-// Fault fails once.
+// Fault is a one-shot fault.
 type Fault struct {
 	// On is the call of a step by its name, or "look".
 	On string
-	// Message is the error; Carried says that the call has its effect all the same.
-	// Without a message the call is accepted, and nothing ever happens.
+	// Message is the error; Carried makes the call take effect all the same. Without a message the
+	// call is accepted but has no effect.
 	Message string
 	Carried bool
-	// Class makes the error a refusal: nothing is done.
+	// Class makes the error a refusal without effect.
 	Class string
 }
 
-// Refusal is the error by which a [Provider] refuses a call.
+// Refusal is the error with which a [Provider] refuses a call.
 type Refusal struct{ Class, Why string }
 
-// Error gives the reason.
+// Error returns the reason.
 func (r *Refusal) Error() string { return r.Why }
 
 // Class returns the class of a refusal, for [intent.Run].
@@ -41,25 +41,26 @@ func Class(err error) string {
 // Effect is the change that a call started.
 type Effect struct {
 	Subject, Key, Name, Params, Receipt string
-	// ShowsAt is when it begins to show, Slow how often it then is seen under way.
+	// ShowsAt is when it becomes visible, Slow the number of look-ups that then find it in
+	// progress.
 	ShowsAt time.Time
 	Slow    int
 	Broken  bool
 }
 
-// Call is one call that a [Provider] was asked to make.
+// Call is one call requested from a [Provider].
 type Call struct {
 	Subject, Name, Key string
-	// Carried says that it had an effect.
+	// Carried reports that it had an effect.
 	Carried bool
 	At      time.Time
 }
 
-// Provider has effects, which calls set off and look-ups find by their key.
+// Provider simulates effects of calls, which look-ups find by their key.
 type Provider struct {
 	state State[provider]
 	now   func() time.Time
-	// Keyed says that it knows keys: the same one never has a second effect.
+	// Keyed reports that it supports keys: a call with the same key never has a second effect.
 	Keyed bool
 }
 
@@ -76,7 +77,7 @@ func NewProvider(now func() time.Time, keyed bool) *Provider {
 	return &Provider{now: now, Keyed: keyed}
 }
 
-// OpenProvider returns the provider that is kept in a directory.
+// OpenProvider returns the provider stored in a directory.
 func OpenProvider(dir string, now func() time.Time, keyed bool) *Provider {
 	return &Provider{state: State[provider]{Path: filepath.Join(dir, "provider.json")}, now: now, Keyed: keyed}
 }
@@ -85,16 +86,16 @@ func (p *Provider) change(f func(v *provider)) {
 	must(p.state.Do(func(v *provider) error { f(v); return nil }))
 }
 
-// Fail lets something go wrong once.
+// Fail injects a fault.
 func (p *Provider) Fail(f Fault) { p.change(func(v *provider) { v.Faults = append(v.Faults, f) }) }
 
-// Delay lets the effects of later calls be invisible for so long, and then be under way
-// for so many look-ups.
+// Delay hides the effects of later calls for a time, and then lets a number of look-ups find them
+// in progress.
 func (p *Provider) Delay(hidden time.Duration, slow int) {
 	p.change(func(v *provider) { v.Hidden, v.Slow = hidden, slow })
 }
 
-// Break lets whatever is under way for a subject never complete.
+// Break prevents pending effects of a subject from completing.
 func (p *Provider) Break(subject string) {
 	p.change(func(v *provider) {
 		for i := range v.Effects {
@@ -105,13 +106,13 @@ func (p *Provider) Break(subject string) {
 	})
 }
 
-// Calls returns every call that was asked for.
+// Calls returns every requested call.
 func (p *Provider) Calls() (out []Call) {
 	p.change(func(v *provider) { out = v.Calls })
 	return out
 }
 
-// Effects returns what was set off.
+// Effects returns all effects.
 func (p *Provider) Effects() (out []Effect) {
 	p.change(func(v *provider) { out = v.Effects })
 	return out
@@ -134,7 +135,7 @@ func (v *provider) call(subject string, s intent.Step, keyed bool, now time.Time
 	err error) {
 	f := v.fault(s.Name)
 	i := v.find(s.Key)
-	known := i >= 0 && keyed // it answers as before, whatever else would forbid the call
+	known := i >= 0 && keyed // it responds as before, even to a call that would otherwise be refused
 	switch {
 	case known && v.Effects[i].Params != s.Params:
 		return "", false, &Refusal{"mismatch", "the key was used for another call"}
@@ -199,7 +200,7 @@ func (v *provider) find(key string) int {
 	return slices.IndexFunc(v.Effects, func(e Effect) bool { return e.Key == key })
 }
 
-// fault takes the next fault of a name; nil is none.
+// fault returns the next fault of a call, or nil.
 func (v *provider) fault(on string) *Fault {
 	i := slices.IndexFunc(v.Faults, func(f Fault) bool { return f.On == on })
 	if i < 0 {

@@ -1,7 +1,7 @@
-// Package intenttest has what calls that change the world are tested with: a journal and
-// a provider with real state and one-shot faults, both in memory or in files that survive
-// the end of a process, and the kill matrix, which ends a process at each boundary of its
-// calls and lets another one go on.
+// Package intenttest supports tests of calls with lasting effects: a journal and a provider with
+// real state and one-shot faults, both in memory or in files that survive a process, and the kill
+// matrix, which ends a process at each boundary of its external calls and lets another one
+// continue.
 package intenttest
 
 import (
@@ -15,17 +15,16 @@ import (
 	"sync"
 )
 
-// State is a value that is changed as a whole or not at all. With a path it is kept
-// in a file, so that it survives the end of a process (not that of the machine), and
-// the next process sees it.
+// State is a value that is changed atomically. With a path it is stored in a file, so that the next
+// process sees it (it need not survive the machine).
 type State[T any] struct {
-	// Path is the file; empty is in memory.
+	// Path is the file; empty for memory.
 	Path string
 	mu   sync.Mutex
 	text []byte
 }
 
-// Do hands out the value. What change does to it is kept when it returns nil.
+// Do passes the value to change. The modified value is stored if change returns nil.
 func (s *State[T]) Do(change func(v *T) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +55,7 @@ func (s *State[T]) Do(change func(v *T) error) error {
 	return replace(s.Path, text)
 }
 
-// In is Do for callers who may have given up already.
+// In is like Do for callers whose context may have ended.
 func (s *State[T]) In(ctx context.Context, change func(v *T) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -64,7 +63,7 @@ func (s *State[T]) In(ctx context.Context, change func(v *T) error) error {
 	return s.Do(change)
 }
 
-// replace writes a file as a whole.
+// replace writes a file atomically.
 func replace(path string, text []byte) error {
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (t Tenant) Name() string {
 type Occupancy struct {
 	// Machine is the machine's identifier in the ledger.
 	Machine string
-	// From is the start of the slot, which lies within one UTC hour.
+	// From is the start of the slot, which is within one UTC hour.
 	From   time.Time
 	Length time.Duration
 	// GPUs are the observed GPUs, or their MIG instances.

@@ -30,7 +30,7 @@ type account struct {
 	version int64
 	rounds  map[time.Time]*ledger.PendingRound
 	pending map[time.Time]bool
-	seen    map[inventory.Ref][]ledger.Observation // in order of time
+	seen    map[inventory.Ref][]ledger.Observation // in time order
 	entries []ledger.Entry
 	byRef   map[inventory.Ref][]int
 }

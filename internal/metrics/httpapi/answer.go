@@ -15,7 +15,7 @@ import (
 // Series is one series of a response. A scalar is a series without labels.
 type Series struct {
 	Labels map[string]string
-	// Points are in order of time.
+	// Points are in time order.
 	Points []Point
 	// Histogram is true if the series has native histograms, which are not supported.
 	Histogram bool

@@ -13,10 +13,10 @@ import (
 	"github.com/curfew-dev/curfew/internal/notify"
 )
 
-// Comment writes a report as one comment on the pull request, over the one that the
-// same key has there already, and returns its address. Comments of others are left
-// alone, whatever they hold. Of several runs at once one comment is left in the end.
-// ErrMoved where the pull request has a newer head, whose run speaks instead.
+// Comment writes a report as one comment on the pull request, over the one that the same key has
+// there already, and returns its address. Comments of others are left alone, whatever they hold. Of
+// several runs at once one comment is left in the end. ErrMoved if the pull request has a newer
+// head, whose run speaks instead.
 func (c *Client) Comment(ctx context.Context, r Report) (string, error) {
 	const what = "comment on"
 	if _, err := c.current(ctx, what); err != nil {

@@ -101,7 +101,7 @@ func TestComment(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		set   func(*hub)
-		calls string // that change something
+		calls string // mutating calls
 		want  []comment
 	}{
 		{"the first", nil, "POST", []comment{{101, "curfew-bot", said}}},
@@ -200,7 +200,7 @@ func TestCommentOfAnOlderHeadIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestRace: many runs at once leave one comment.
+// TestRace checks that many concurrent runs leave one comment.
 func TestRace(t *testing.T) {
 	for range 10 {
 		h := newHub(t)
@@ -321,7 +321,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestAPIBelowAPath: the API of an enterprise server is below a path.
+// TestAPIBelowAPath checks an enterprise server, whose API has a path.
 func TestAPIBelowAPath(t *testing.T) {
 	h := newHub(t)
 	s := newServer(t, http.StripPrefix("/api/v3", h))

@@ -14,11 +14,11 @@ import (
 )
 
 // editsQuery asks whether the text of a review was edited. Whoever may write to a repository may
-// edit what others wrote there, and the REST API does not show it
+// edit the text of others there, and the REST API does not show it
 // (https://docs.github.com/en/graphql/reference/objects#pullrequestreview).
 const editsQuery = `query($id: ID!) { node(id: $id) { ... on PullRequestReview { id lastEditedAt } } }`
 
-// edited reports whether the text of a review is another one than that which the reviewer sent.
+// edited reports whether the text of a review was changed after the reviewer submitted it.
 func (c *Client) edited(ctx context.Context, r *api.PullRequestReview) (bool, error) {
 	what := "find out whether the review " + r.GetHTMLURL() + " was edited for"
 	// GitHub Enterprise Server has its REST API at /api/v3 and GraphQL at /api/graphql.
@@ -31,7 +31,7 @@ func (c *Client) edited(ctx context.Context, r *api.PullRequestReview) (bool, er
 	if err != nil {
 		return false, c.failure(ctx, what, err)
 	}
-	httpclient.MarkIdempotent(req) // it only asks
+	httpclient.MarkIdempotent(req) // it only reads
 	var answer struct {
 		Data struct {
 			Node *struct {

@@ -30,7 +30,7 @@ type Pull struct {
 	// Head is the commit that is proposed, in hexadecimal. Not GITHUB_SHA, which is
 	// its merge with the base.
 	Head string
-	// From is the repository that Head is in; empty where that is gone.
+	// From is the repository that Head is in; empty if that is gone.
 	From string
 	// Branch is the branch of From that Head is the tip of.
 	Branch string

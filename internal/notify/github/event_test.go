@@ -120,8 +120,8 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// FuzzParseEvent holds that whatever is read fits into an address as one part of a
-// path, and reads the same when it is written out again.
+// FuzzParseEvent checks that whatever is read fits into an address as one part of a path, and reads
+// the same when it is written out again.
 func FuzzParseEvent(f *testing.F) {
 	f.Add("pull_request",
 		[]byte(`{"pull_request":{"number":7,"user":{"login":"ana"},"head":{"sha":"`+head+

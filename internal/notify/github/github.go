@@ -189,7 +189,7 @@ func pages[T any](list func(api.ListOptions) ([]T, *api.Response, error)) ([]T, 
 	return nil, fmt.Errorf("the list is longer than %d entries", maxPages*perPage)
 }
 
-// current reads the pull request; ErrMoved where its head is another one by now.
+// current reads the pull request; ErrMoved if its head is another one by now.
 func (c *Client) current(ctx context.Context, what string) (*api.PullRequest, error) {
 	p, _, err := c.api.PullRequests.Get(ctx, c.owner, c.repo, c.pull.Number)
 	if err != nil {

@@ -112,7 +112,7 @@ func say(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// refuse answers as the API documents its errors.
+// refuse responds with an error in the documented form.
 func refuse(status int, message string, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -249,7 +249,7 @@ func (h *hub) graphql(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// pushes lists by cursor, as the activity of a repository is.
+// pushes returns the activity of a repository in pages with cursors.
 func (h *hub) pushes(w http.ResponseWriter, r *http.Request) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("after"))
 	out := []any{}
@@ -287,7 +287,7 @@ func account(login, kind string) any {
 	}
 }
 
-// named is an account, or null where GitHub knows none.
+// named returns an account, or null if GitHub does not know it.
 func named(login string) any {
 	if login == "" {
 		return nil

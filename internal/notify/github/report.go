@@ -21,7 +21,7 @@ type Report struct {
 	// Decision is "allow", "ask" or "deny"; anything else is shown as undecided.
 	Decision string
 	Reasons  []string
-	// P50, P95 and Hourly are the estimate; nil is not known.
+	// P50, P95 and Hourly are the estimate; nil is unknown.
 	P50, P95, Hourly *money.Amount
 	Lines            []Line
 	// Unknown lists the unpriced parts of the estimate, Assumptions its assumptions.
@@ -60,17 +60,17 @@ const (
 	maxCell  = 120
 )
 
-// marker is the first line of the comment, which a reader does not see.
+// marker returns the first line of the comment, which is invisible to readers.
 func (r Report) marker() string {
 	sum := sha256.Sum256([]byte(r.Key))
 	return "<!-- curfew-gate " + hex.EncodeToString(sum[:8]) + " -->"
 }
 
-// headlines say the decisions.
+// headlines are the decisions in words.
 var headlines = map[string]string{"allow": "is allowed", "ask": "waits for an approval", "deny": "is denied"}
 
-// markdown lays the report out for a head commit: the decision in a sentence, one table, and the
-// rest folded. The commit is the only hash: a review counts for it alone.
+// markdown formats the report for a head commit: the decision in a sentence, one table, and the
+// rest collapsed. The commit is the only hash: a review only counts for that commit.
 func (r Report) markdown(head string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n**curfew: %s %s** at %s: %s%s.\n", r.marker(), cell(cmp.Or(r.Subject, r.Key)),
@@ -97,7 +97,7 @@ func (r Report) markdown(head string) string {
 	return b.String()
 }
 
-// cost is the estimate in words.
+// cost returns the estimate in words.
 func (r Report) cost() string {
 	if r.P50 == nil || r.P95 == nil {
 		return "the cost is **not known**"
@@ -112,7 +112,7 @@ func (r Report) cost() string {
 	return s
 }
 
-// call ends the sentence: what an approver does, or the first reason.
+// call returns the end of the sentence: what an approver does, or the first reason.
 func (r Report) call() string {
 	if r.Decision != "ask" {
 		if len(r.Reasons) == 0 {
@@ -130,7 +130,7 @@ func (r Report) call() string {
 	return s
 }
 
-// folded names what the fold holds.
+// folded returns the names of the collapsed parts.
 func (r Report) folded() []string {
 	var names []string
 	for _, part := range []struct {
@@ -173,7 +173,7 @@ func (r Report) next() string {
 	return ""
 }
 
-// table writes a table of at most maxTable rows, and how many more there are.
+// table writes a table of at most maxTable rows, and the number of further rows.
 func table[T any](b *strings.Builder, header string, rows []T, cells func(T) []string) {
 	if len(rows) == 0 {
 		return
@@ -187,7 +187,7 @@ func table[T any](b *strings.Builder, header string, rows []T, cells func(T) []s
 	}
 }
 
-// list writes a list of at most maxList entries, and how many more there are.
+// list writes a list of at most maxList entries, and the number of further entries.
 func list(b *strings.Builder, title string, entries []string) {
 	if len(entries) == 0 {
 		return
@@ -204,11 +204,11 @@ func list(b *strings.Builder, title string, entries []string) {
 	}
 }
 
-// cell is code that a table can hold: its cells end at a |, escaped or not.
+// cell returns code for a table cell, which ends at a |, escaped or not.
 func cell(s string) string { return code(strings.ReplaceAll(s, "|", "¦"), maxCell) }
 
-// code shows a text as it is, but for backticks: in code, GitHub finds neither markup
-// nor mentions, references or links.
+// code returns a text as code without backticks: in code, GitHub recognizes neither markup nor
+// mentions, references or links.
 func code(s string, n int) string {
 	s = plain.Cut(plain.Line(strings.ReplaceAll(s, "`", "'")), n)
 	if s == "" {

@@ -14,11 +14,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Request is a request for an approval, as a comment shows it: whole, or not at all.
+// Request is a request for an approval, for a comment that shows all of it.
 type Request struct {
 	// ID names the request; a review approves it by that name.
 	ID string
-	// Subject names the requested work, PlanHash hashes exactly that.
+	// Subject names the requested work; PlanHash is the hash of exactly that work.
 	Subject, PlanHash string
 	AskedBy           string
 	// Limit is the most that is approved, in Unit.
@@ -41,9 +41,9 @@ type Posted struct {
 // maxBody is how many characters GitHub takes in a comment.
 const maxBody = 65_536
 
-// Ask posts a request as a comment of its own, once, and reports in the result whether the comment
-// is unchanged. It never edits one: a reviewer approves the text that they saw. It is an error if a
-// comment cannot hold the whole plan. ErrMoved if the pull request has a newer head.
+// Ask posts a request as a separate comment, once, and reports whether the comment is unchanged. It
+// never edits one, because a reviewer approves the text that they saw. It is an error if a comment
+// cannot hold the whole plan. ErrMoved if the pull request has a newer head.
 func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 	const what = "ask for an approval on"
 	body := r.markdown()
@@ -70,7 +70,7 @@ func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 		}
 		own = append(own, made)
 	}
-	// Two runs at once may post the same text twice.
+	// Two concurrent runs may post the same text twice.
 	first := slices.MinFunc(own, func(a, b *api.IssueComment) int {
 		return a.GetCreatedAt().Compare(b.GetCreatedAt().Time)
 	})
@@ -86,26 +86,26 @@ func (c *Client) Ask(ctx context.Context, r Request) (Posted, error) {
 	return p, nil
 }
 
-// normal is a text without what GitHub may change of its own.
+// normal returns a text without the parts that GitHub may change.
 func normal(body string) string {
 	return strings.TrimSpace(strings.ReplaceAll(body, "\r\n", "\n"))
 }
 
-// marker is the first line of the comment, which a reader does not see.
+// marker returns the first line of the comment, which is invisible to readers.
 func (r Request) marker() string { return "<!-- curfew-request " + r.ID + " -->" }
 
-// Names reports whether the text of a review approves the request: it has the line
-// "curfew approve ID".
+// Names reports whether the text of a review approves the request: it contains the line "curfew
+// approve ID".
 func (r Request) Names(review string) bool {
 	return slices.ContainsFunc(approves.FindAllStringSubmatch(review, -1), func(m []string) bool {
 		return m[1] == r.ID
 	})
 }
 
-// approves is the line of a review that approves a request.
+// approves matches the line of a review that approves a request.
 var approves = lazyregexp.New("(?m)^[ \t]*`?curfew approve ([0-9a-f]+)`?[ \t\r]*$")
 
-// markdown lays the request out. No line of the plan is cut, and none is markup.
+// markdown formats the request. No line of the plan is truncated, and none is markup.
 func (r Request) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n### curfew: approval needed for %s\n\n", r.marker(), code(r.Subject, maxText))

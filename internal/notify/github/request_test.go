@@ -13,8 +13,8 @@ func request() Request {
 		Plan:  []string{"delete vol-1", "    + {\"a\":  \"``` | @octocat\"}", "by hand: a\nb"}}
 }
 
-// TestARequestIsPostedWholeOnce holds that a plan stands in its comment as it is, that it
-// is posted once, and that a plan that does not fit is refused and not cut.
+// TestARequestIsPostedWholeOnce checks that a comment contains the whole plan, that it is posted
+// once, and that a plan that does not fit is refused rather than truncated.
 func TestARequestIsPostedWholeOnce(t *testing.T) {
 	h := newHub(t)
 	c, _ := h.client(t)
@@ -42,7 +42,7 @@ func TestARequestIsPostedWholeOnce(t *testing.T) {
 	}
 }
 
-// TestNames: a review approves a request by a line of its own.
+// TestNames checks that a review approves a request with a separate line.
 func TestNames(t *testing.T) {
 	for text, want := range map[string]bool{
 		"curfew approve 0123456789ab":                      true,

@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// maxTries is how often one request is made at most.
+	// maxTries is the maximum number of attempts of a request.
 	maxTries = 4
-	// maxPause is the longest wait that a workflow is held up for.
+	// maxPause is the longest wait within a workflow.
 	maxPause = 2 * time.Minute
-	// secondaryPause is how long to wait where a limit names no time
+	// secondaryPause is the wait for a rate limit that names no time
 	// (https://docs.github.com/en/rest/using-the-rest-api/best-practices-for-using-the-rest-api#handle-rate-limit-errors-appropriately).
 	secondaryPause = time.Minute
-	// firstPause is doubled with every try that the server or the network failed.
+	// firstPause is the first wait after a failure of the server or the network; it doubles with
+	// every attempt.
 	firstPause = time.Second
 	// DefaultTimeout bounds one try of a request with its whole answer.
 	DefaultTimeout = 30 * time.Second
-	// maxAnswer bounds how much is read of an answer; a page of what is asked for is far smaller.
+	// maxAnswer limits the size of a response; real pages are far smaller.
 	maxAnswer = 16 << 20
-	// maxRefusal bounds how much is read of an answer that is an error.
+	// maxRefusal limits the size of an error response.
 	maxRefusal = 1 << 16
 )
 
 // waiter waits, or returns the context's error.
 type waiter func(ctx context.Context, d time.Duration) error
 
-// transport sends requests with the token. Rate limits are waited for whatever the request,
-// since a limited request was not carried out.
+// transport returns a client that sends the token. It waits for rate limits on any request, since a
+// limited request was not carried out.
 func transport(token string, within time.Duration, wait waiter) *httpclient.Client {
 	return httpclient.New(httpclient.Options{
 		Attempts:       maxTries,
@@ -50,8 +51,8 @@ func transport(token string, within time.Duration, wait waiter) *httpclient.Clie
 	})
 }
 
-// retry adds GitHub's rate limits and its failures to what is asked again. An edit, which is
-// a PATCH, writes the whole text of a comment and may be repeated.
+// retry also retries after GitHub's rate limits and failures. An edit, which is a PATCH, replaces
+// the whole text of a comment and may be repeated.
 func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	repeatable := httpclient.Idempotent(a.Request) || a.Request.Method == http.MethodPatch
 	if a.Err != nil {
@@ -68,8 +69,8 @@ func retry(a httpclient.Attempt, d httpclient.Decision) httpclient.Decision {
 	return httpclient.Decision{}
 }
 
-// limit reports whether an answer is a rate limit's, and how long to wait: what Retry-After
-// asks, until the limit is reset, or the minute that GitHub advises.
+// limit reports whether a response is a rate limit, and how long to wait: as in Retry-After, until
+// the limit is reset, or the minute that GitHub advises.
 func limit(a httpclient.Attempt) (time.Duration, bool) {
 	now, header, status := time.Now(), a.Response.Header, a.Response.StatusCode
 	pause, asked := httpclient.RetryAfter(header, now)

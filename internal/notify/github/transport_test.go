@@ -91,7 +91,7 @@ func TestTriesAgain(t *testing.T) {
 			_, err := c.Comment(t.Context(), report())
 			n := h.made(tt.method + " /repos/acme/train/issues")
 			if tt.method == "GET" && tt.ok {
-				n-- // what was written is read again
+				n-- // written comments are read again
 			}
 			if (err == nil) != tt.ok || n != tt.tries || len(*waits) != len(tt.waits) {
 				t.Fatalf("Comment = %v after %d tries and waits of %v; want %d and %v", err, n,
@@ -135,8 +135,8 @@ func TestNoListener(t *testing.T) {
 	}
 }
 
-// TestNoAnswerInTime: a server that accepts and never answers, and one that stops in the
-// middle of its answer, are given up, tried again, and named.
+// TestNoAnswerInTime checks that a server that never responds, or stops in the middle of a
+// response, is given up, retried and named.
 func TestNoAnswerInTime(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"never": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -162,7 +162,7 @@ func TestNoAnswerInTime(t *testing.T) {
 	}
 }
 
-// TestTokenNeverShows lets the server repeat the token in every place it has.
+// TestTokenNeverShows lets the server repeat the token wherever it can.
 func TestTokenNeverShows(t *testing.T) {
 	for _, status := range []int{200, 202, 301, 400, 401, 403, 404, 422, 429, 500} {
 		h := newHub(t)
@@ -192,7 +192,7 @@ func TestTokenNeverShows(t *testing.T) {
 	}
 }
 
-// TestTokenIsNotLeaked: a redirect takes the token nowhere.
+// TestTokenIsNotLeaked checks that a redirect takes the token nowhere.
 func TestTokenIsNotLeaked(t *testing.T) {
 	asked := make(chan string, 10)
 	away := newServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -206,8 +206,8 @@ func TestTokenIsNotLeaked(t *testing.T) {
 	}
 }
 
-// TestNothingIsMarkup: whatever text a report holds, all of it is in code, no table
-// gains a cell, and GitHub takes the comment.
+// TestNothingIsMarkup checks that any text of a report is in code, that no table gains a cell, and
+// that GitHub accepts the comment.
 func TestNothingIsMarkup(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(),

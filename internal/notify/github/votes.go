@@ -68,8 +68,8 @@ type Vote struct {
 	At    time.Time
 	// URL is where the review can be read.
 	URL string
-	// Text is the text of the review; empty where it names a request and was edited since it was
-	// sent, perhaps by another person.
+	// Text is the text of the review; empty if it names a request and was edited since it was sent,
+	// perhaps by another person.
 	Text string
 }
 
@@ -86,11 +86,11 @@ type Ballot struct {
 	Aside []Aside
 }
 
-// Votes reads the reviews. A review is a vote when it is the reviewer's latest that
-// approves, asks for changes or was dismissed; was not dismissed; is of the head
-// commit; and is by an approver who neither opened the pull request nor wrote,
-// committed or pushed any of it, under whichever login. It is an error, and no vote
-// counts, where GitHub does not name the reviewer. ErrMoved where there is a newer head.
+// Votes reads the reviews. A review is a vote when it is the reviewer's latest that approves, asks
+// for changes or was dismissed; was not dismissed; is of the head commit; and is by an approver who
+// neither opened the pull request nor wrote, committed or pushed any of it, under whichever login.
+// It is an error, and no vote counts, where GitHub does not name the reviewer. ErrMoved if there is
+// a newer head.
 func (c *Client) Votes(ctx context.Context, people People) (Ballot, error) {
 	const what = "read the reviews of"
 	if err := people.Validate(); err != nil {
@@ -242,8 +242,8 @@ type activity struct {
 	Actor *api.User `json:"actor"`
 }
 
-// pushers returns who moved the branch to a commit of the pull request; none where it
-// is not known of the head.
+// pushers returns who moved the branch to a commit of the pull request; none where it is unknown of
+// the head.
 func (c *Client) pushers(ctx context.Context, part map[string]bool) ([]string, error) {
 	if c.pull.From == "" {
 		return nil, nil

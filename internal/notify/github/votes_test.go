@@ -191,8 +191,9 @@ func TestVoteIsShownWhole(t *testing.T) {
 	}
 }
 
-// TestEditedReviewNamesNoRequest: whoever may write to the repository can put the line of an
-// approval into the review of another person. Such a review is one of the commits alone.
+// TestEditedReviewNamesNoRequest checks edited reviews: whoever may write to the repository can
+// insert the line of an approval into the review of another person. Such a review only counts for
+// the commits.
 func TestEditedReviewNamesNoRequest(t *testing.T) {
 	const line = "curfew approve 4f1c"
 	for _, tt := range []struct {
@@ -246,7 +247,7 @@ func TestEditedReviewNamesNoRequest(t *testing.T) {
 	}
 }
 
-// TestEditsAtEnterpriseServer: GraphQL is next to the REST API there.
+// TestEditsAtEnterpriseServer checks that GraphQL is next to the REST API there.
 func TestEditsAtEnterpriseServer(t *testing.T) {
 	h := newHub(t)
 	h.reviews = []review{{"bo", "APPROVED", head, "", 0, "curfew approve 4f1c"}}
@@ -273,7 +274,7 @@ func TestEditsAtEnterpriseServer(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNoVote: what GitHub does not say is no vote.
+// TestUnknownIsNoVote checks that missing data from GitHub never counts as a vote.
 func TestUnknownIsNoVote(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -194,8 +194,8 @@ var headers = []string{
 var tags = regexp.MustCompile(
 	`(?s)<!doctype html>|</?(html|body|p|strong|table|tr|th|td|br|pre)( (lang="en"|style="[a-z0-9 :;,.#-]*"))?>`)
 
-// TestNothingIsInjected: whatever names hold, the mail has our headers and our
-// elements and one recipient.
+// TestNothingIsInjected checks that for any names, the mail only has our headers and elements and
+// one recipient.
 func TestNothingIsInjected(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := rapid.OneOf(rapid.String(),
@@ -340,8 +340,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestTakenIsTaken: a mail whose data was accepted is not sent again because the
-// server forgets its manners.
+// TestTakenIsTaken checks that an accepted mail is not sent again if the server then breaks the
+// protocol.
 func TestTakenIsTaken(t *testing.T) {
 	for _, reply := range []string{"drop", "421 4.3.2 shutting down", "500 what?"} {
 		s := newServer(t, func(s *server) { s.replies = map[string][]string{"QUIT": {reply}} })
@@ -372,8 +372,8 @@ func TestRetriesOverTheWire(t *testing.T) {
 	}
 }
 
-// TestPasswordNeverShows: the server repeats the password in its words, plain and in
-// base64, and an unencrypted connection never sees it.
+// TestPasswordNeverShows lets the server repeat the password, plain and in base64, and checks that
+// it is never sent over an unencrypted connection.
 func TestPasswordNeverShows(t *testing.T) {
 	secrets := []string{
 		password, "Y29ycmVjdCBob3JzZS9iYXR0ZXJ5K3N0YXBsZQ==", "AGN1cmZldwBjb3JyZWN0IGhvcnNlL2JhdHRlcnkrc3RhcGxl",

@@ -291,7 +291,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestTokenNeverShows lets the server repeat the token in every place it has.
+// TestTokenNeverShows lets the server repeat the token wherever it can.
 func TestTokenNeverShows(t *testing.T) {
 	echo := func(status int) http.HandlerFunc {
 		return func(rw http.ResponseWriter, r *http.Request) {
@@ -311,7 +311,7 @@ func TestTokenNeverShows(t *testing.T) {
 			t.Errorf("status %d: Send = %v", status, err)
 		}
 	}
-	// A connection that breaks off says its own words.
+	// The error of a broken connection has its own text.
 	w := newWorkspace(t)
 	hijack := func(rw http.ResponseWriter, _ *http.Request) {
 		conn, _, err := rw.(http.Hijacker).Hijack()
@@ -353,8 +353,8 @@ type object struct {
 	Verbatim bool   `json:"verbatim"`
 }
 
-// TestNothingIsParsed: whatever names hold, Slack finds no mention, link or markup of
-// theirs, and no text is longer than it takes.
+// TestNothingIsParsed checks that for any names, Slack finds none of their mentions, links or
+// markup, and no text exceeds its limit.
 func TestNothingIsParsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(),
@@ -398,7 +398,7 @@ func TestNothingIsParsed(t *testing.T) {
 	})
 }
 
-// check holds one text against its limit and against what Slack would parse in it.
+// check checks one text against its limit and for markup that Slack would parse.
 func check(t *rapid.T, o object, limit int) {
 	if n := utf8.RuneCountInString(o.Text); n == 0 || n > limit {
 		t.Fatalf("a text of %d characters, of at most %d", n, limit)
@@ -417,7 +417,7 @@ func check(t *rapid.T, o object, limit int) {
 	}
 }
 
-// TestFallbackIsEscaped: the fallback text is parsed by Slack as well.
+// TestFallbackIsEscaped checks the fallback text, which Slack parses as well.
 func TestFallbackIsEscaped(t *testing.T) {
 	w := newWorkspace(t)
 	if err := open(t, config(w.URL)).Send(t.Context(), "#vision", notifytest.Hostile()); err != nil {

@@ -35,13 +35,13 @@ type Document struct {
 	To string `json:"to"`
 	// Item is the id of the action or request.
 	Item string `json:"item,omitempty"`
-	// Resource is the subject of the message; null where it has none.
+	// Resource is the subject of the message; null if it has none.
 	Resource *Resource `json:"resource"`
 	// Verb is the action: stop, terminate, tag and so on.
 	Verb string `json:"verb,omitempty"`
 	// Because is the reason, in words.
 	Because string `json:"because"`
-	// ActsAt is the earliest time of the action; null where nothing will be done.
+	// ActsAt is the earliest time of the action; null if nothing will be done.
 	ActsAt *time.Time `json:"acts_at"`
 	// HourlyUSD is the hourly cost of the resource; null if unknown.
 	HourlyUSD money.Dollars `json:"hourly_usd"`

@@ -169,8 +169,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// TestSignature holds the scheme against a value computed by hand:
-// printf '1795273440.{}' | openssl dgst -sha256 -hmac key.
+// TestSignature compares the scheme with a value computed by hand: printf '1795273440.{}' | openssl
+// dgst -sha256 -hmac key.
 func TestSignature(t *testing.T) {
 	const want = "t=1795273440,v1=f56b92732c449d96f5cb60a9a255972963850ed9702c13a4ce089d27915c79e6"
 	if got := sign([]byte("key"), time.Unix(1795273440, 0), []byte("{}")); got != want {
@@ -211,7 +211,7 @@ func TestUnknownIsNull(t *testing.T) {
 	}
 }
 
-// TestIDsTellMessagesApart: an id is a message's own, and stays with it.
+// TestIDsTellMessagesApart checks that each message has its own id, which does not change.
 func TestIDsTellMessagesApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(name string) action.Message {
@@ -308,8 +308,8 @@ func TestRetriesOverTheWire(t *testing.T) {
 	}
 }
 
-// TestSecretsNeverShow: the receiver repeats the request in every place it has, or
-// is not there.
+// TestSecretsNeverShow checks a receiver that repeats the request wherever it can, or does not
+// exist.
 func TestSecretsNeverShow(t *testing.T) {
 	check := func(name string, err error) {
 		t.Helper()

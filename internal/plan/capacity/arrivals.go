@@ -60,12 +60,12 @@ func ParseHeadroom(text string) (float64, error) {
 type Arrivals struct {
 	// Times are seconds from the first one, in order.
 	Times []float64
-	// Sizes are the items of each, 1 and up; nil where every request has one.
+	// Sizes are the items of each, 1 and up; nil if every request has one.
 	Sizes []int
 }
 
-// Rate returns requests a second: the gaps between them over the time from the first to
-// the last. It is +Inf where that time is 0, and 0 of fewer than two.
+// Rate returns requests per second: the number of gaps divided by the time from the first to the
+// last request. It is +Inf if that time is 0, and 0 for fewer than two.
 func (a *Arrivals) Rate() float64 {
 	if len(a.Times) < 2 {
 		return 0
@@ -80,7 +80,7 @@ const (
 	maxArrivals = 20_000_000
 )
 
-// ArrivalsFile is a file of requests, in order of time. It has one of the columns of time.
+// ArrivalsFile is a file of requests, in time order. It has one of the columns of time.
 var ArrivalsFile = plan.Layout{
 	Optional: []plan.Column{
 		{Name: "time", Doc: "arrival of a request, RFC 3339"},
@@ -91,10 +91,9 @@ var ArrivalsFile = plan.Layout{
 	Others: true,
 }
 
-// ReadArrivals reads CSV with a row for each request, in order of time: a column time
-// (RFC 3339), or seconds or t_s (a number from 0), and where requests differ in it a
-// column size (items, 1 to 1,000,000). Other columns are passed over. Mistakes are a
-// [*plan.FileError] with line and column.
+// ReadArrivals reads CSV with a row for each request, in time order: a column time (RFC 3339), or
+// seconds or t_s (a number from 0), and where requests differ in it a column size (items, 1 to
+// 1,000,000). Other columns are passed over. Mistakes are a [*plan.FileError] with line and column.
 func ReadArrivals(name string, r io.Reader) (*Arrivals, error) {
 	a := &Arrivals{}
 	var start time.Time

@@ -56,27 +56,27 @@ type Params struct {
 	// to the middle, or the fewest at or under 80% where none is. It goes without the others.
 	Band bool
 
-	// QPSPerGPU is the throughput of one replica per second; 0 where Profile has it. It is 0 where
+	// QPSPerGPU is the throughput of one replica per second; 0 if Profile has it. It is 0 if
 	// Profile says it.
 	QPSPerGPU float64
 
-	// Profile is how long a batch takes; zero where QPSPerGPU says what is served.
+	// Profile is how long a batch takes; zero if QPSPerGPU says what is served.
 	Profile Profile
 	// Law is the time of a request on replicas that run several at once; zero with Profile or QPSPerGPU.
 	Law Law
-	// MaxBatch is the most items of one batch; 0 is no limit: an idle replica takes the
-	// whole queue.
+	// MaxBatch is the maximum size of a batch; 0 is no limit: an idle replica takes the whole
+	// queue.
 	MaxBatch int
 	// P99 is the latency, service included, that 99 of 100 requests must keep; 0 is none.
 	P99 time.Duration
 	// Replicas is how many there are; 0 finds the fewest.
 	Replicas int
-	// Arrivals are replayed in place of Poisson ones; nil where there are none.
+	// Arrivals are replayed in place of Poisson ones; nil if there are none.
 	Arrivals *Arrivals
 
-	// HourlyPrice is of one replica; 0 is not known, and leaves the cost unknown.
+	// HourlyPrice is of one replica; 0 is unknown, and leaves the cost unknown.
 	HourlyPrice money.Amount
-	// ColdStart is from the decision to start a replica until it serves; 0 is not known.
+	// ColdStart is from the decision to start a replica until it serves; 0 is unknown.
 	ColdStart time.Duration
 }
 

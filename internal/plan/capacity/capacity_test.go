@@ -393,7 +393,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// TestTarget: the replicas are the fewest that are at most so busy.
+// TestTarget checks that the result is the smallest number of replicas within the target
+// utilization.
 func TestTarget(t *testing.T) {
 	for _, p := range []Params{
 		{QPS: 500, QPSPerGPU: 200},
@@ -470,8 +471,8 @@ func TestBandMatchesFullSearch(t *testing.T) {
 	})
 }
 
-// TestNamesPlanOverCapacityLimit: every plan over 85% of capacity says so and names replicas with
-// room, whichever option led to it.
+// TestNamesPlanOverCapacityLimit checks that every plan over 85% of capacity says so and names
+// replicas with room, whichever option led to it.
 func TestNamesPlanOverCapacityLimit(t *testing.T) {
 	named := 0
 	rapid.Check(t, func(rt *rapid.T) {

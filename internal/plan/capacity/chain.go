@@ -30,8 +30,8 @@ type chain struct {
 	moments []moment
 }
 
-// solve returns the figures of one replica; false where there are too many states. The
-// load must be below 1.
+// solve returns the figures of one replica; false if there are too many states. The load must be
+// below 1.
 func solve(profile Profile, maxBatch int, rate float64) (figures, bool) {
 	c := chain{rate: rate, profile: profile, most: maxBatch}
 	states := c.states()
@@ -157,15 +157,15 @@ func (c *chain) stationary(states int) {
 type moment struct {
 	// rest is the remaining time of the batch, in seconds.
 	rest float64
-	// before is how many requests a cycle come then and find so many in the queue.
+	// before is the number of requests per cycle that arrive then and find so many in the queue.
 	before []float64
 	// behind are, for each number of full batches before its own, the distributions
 	// (this many or fewer) of those who come behind the request until its batch begins.
 	behind [][]float64
 }
 
-// look cuts the batches of a limited size into instants. A request that comes u into a
-// batch stands behind those who were left out of it, and Poisson(rate u) others.
+// look divides batches of a limited size into instants. A request that arrives after a part u of a
+// batch queues behind those left out of it, and Poisson(rate u) others.
 func (c *chain) look() {
 	for n := 1; n <= c.most; n++ {
 		left := c.share[n : n+1] // the states with this batch, by how many it leaves out
@@ -255,8 +255,8 @@ func (c *chain) served(t float64, m *moment, before int) float64 {
 	return m.behind[full][min(fits-place, len(m.behind[full])-1)]
 }
 
-// quantile returns the latency that a share of the requests stay within, in seconds;
-// false where it is none within a thousand million times a batch of one.
+// quantile returns the latency that a share of the requests stay within, in seconds; false if it is
+// none within a thousand million times a batch of one.
 func (c *chain) quantile(share float64) (float64, bool) {
 	low := c.profile.Batch(1)
 	if c.within(low) >= share {

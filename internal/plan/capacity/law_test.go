@@ -226,7 +226,8 @@ func TestSharingAgainstNaiveSimulation(t *testing.T) {
 	}
 }
 
-// TestPlanByLaw: the plan has the fewest replicas that keep the objective, by trying all.
+// TestPlanByLaw checks that the plan has the fewest replicas that keep the objective, by trying
+// all.
 func TestPlanByLaw(t *testing.T) {
 	p := Params{QPS: 25, Law: sweep, P99: 16 * time.Second, HourlyPrice: money.USD}
 	r, err := Plan(p)

@@ -40,8 +40,8 @@ type Report struct {
 	// MeanLatencyMS and P99LatencyMS are from arrival to the end of service.
 	MeanLatencyMS *float64 `json:"mean_latency_ms"`
 	P99LatencyMS  *float64 `json:"p99_latency_ms"`
-	// P99ErrorMS is half the 95% confidence interval of P99LatencyMS, from ten parts
-	// of a simulation; 0 where nothing is drawn.
+	// P99ErrorMS is half the 95% confidence interval of P99LatencyMS, from ten parts of a
+	// simulation; 0 if nothing is drawn.
 	P99ErrorMS float64 `json:"p99_error_ms"`
 	// Requests is how many were simulated or replayed.
 	Requests int `json:"requests"`
@@ -69,7 +69,7 @@ type Report struct {
 	Poisson *Poisson `json:"poisson"`
 	// Scaling is when to scale.
 	Scaling *Scaling `json:"scaling"`
-	// ScaleToZero is null where the cold start is not known.
+	// ScaleToZero is null if the cold start is unknown.
 	ScaleToZero *ScaleToZero `json:"scale_to_zero"`
 	// Curve is the latency with fewer and more replicas.
 	Curve []Point `json:"curve"`

@@ -26,8 +26,8 @@ type Scaling struct {
 	// QueueWaitMS is the wait before a batch of mean size above which the objective is
 	// about to be missed; null without an objective.
 	QueueWaitMS *float64 `json:"queue_wait_ms"`
-	// ReactSeconds is the time until a new replica serves: a poll of the autoscaler and the
-	// cold start; null where that is unknown. The headroom serves the requests until then.
+	// ReactSeconds is the time until a new replica serves: a poll of the autoscaler and the cold
+	// start; null if that is unknown. The headroom serves the requests until then.
 	ReactSeconds *float64 `json:"react_seconds"`
 	// Windows over which autoscalers average the signals, and the time until zero, in seconds.
 	StableWindowSeconds int `json:"stable_window_seconds"`
@@ -100,8 +100,8 @@ func (r *Report) zero(p Params) {
 	}
 	z := &ScaleToZero{BreakEvenQPS: 1 / cold, KeepSeconds: cold}
 	if p.Arrivals == nil {
-		// A gap is exponential: it outlasts the cold start with e^-(rate cold), and what
-		// is left of it is as long as any gap.
+		// A gap is exponential: it is longer than the cold start with probability e^-(rate cold),
+		// and its remainder is as long as any gap.
 		z.ColdShare = math.Exp(-r.QPS * cold)
 		z.PaidShare = 1 - z.ColdShare*(1-r.QPS*cold)
 	} else {

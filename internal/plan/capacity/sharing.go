@@ -6,7 +6,8 @@ import (
 	"math/rand/v2"
 )
 
-// sharedDraws is how many requests are simulated on replicas whose running requests share them.
+// sharedDraws is how many requests are simulated on replicas whose running requests share
+// them.
 const (
 	sharedDraws = 200_000
 	sharedWarm  = sharedDraws / 10

@@ -19,8 +19,8 @@ func advice(perYear float64) Options {
 	return o
 }
 
-// TestRefusedOfferLeavesProblem: a three-year offer is the cheapest, but its type is left before
-// it pays. The one-year offer, which the three-year one hid, is advised instead.
+// TestRefusedOfferLeavesProblem checks that a three-year offer is the cheapest, but its type is
+// left before it pays. The one-year offer, which the three-year one hid, is advised instead.
 func TestRefusedOfferLeavesProblem(t *testing.T) {
 	long := Offer{Key: "ax", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: 50 * money.Cent}
 	short := Offer{Key: "ax", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: 60 * money.Cent}
@@ -64,8 +64,8 @@ func TestRefusedOfferLeavesProblem(t *testing.T) {
 	}
 }
 
-// TestAdviceIsBestAllowedSubset holds the advised plan against every subset of the offers: it
-// costs what the cheapest of those costs whose best plan has no refused commitment.
+// TestAdviceIsBestAllowedSubset compares the advised plan with every subset of the offers: it costs
+// what the cheapest of those costs whose best plan has no refused commitment.
 func TestAdviceIsBestAllowedSubset(t *testing.T) {
 	advised, refused := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -20,8 +20,8 @@ func reservedUntil(name string, n int64, hours int) Existing {
 	}
 }
 
-// TestPurchasesStartWhenTheirPredecessorsEnd: two machines of three are reserved until a day
-// after the window, so that one more is bought at once and two follow.
+// TestPurchasesStartWhenTheirPredecessorsEnd checks that two machines of three are reserved until a
+// day after the window, so that one more is bought at once and two follow.
 func TestPurchasesStartWhenTheirPredecessorsEnd(t *testing.T) {
 	offer := Offer{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}
 	usage := steady("a", 1, repeated(3, 100)...)
@@ -162,8 +162,8 @@ func TestScheduleMatchesBruteForce(t *testing.T) {
 	})
 }
 
-// TestHeadlineWeighsLeaveRate: of ten machines at a third of the price, work leaves the type at
-// 50% a year: over three years (1 - e^-1.5) / 1.5 = 51.8% of the term is used.
+// TestHeadlineWeighsLeaveRate checks that of ten machines at a third of the price, work leaves the
+// type at 50% a year: over three years (1 - e^-1.5) / 1.5 = 51.8% of the term is used.
 func TestHeadlineWeighsLeaveRate(t *testing.T) {
 	offer := Offer{Key: "a", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: dollars(1)}
 	leave := func(string) Leaving { return Leaving{PerYear: 0.5, Why: "test"} }
@@ -182,8 +182,8 @@ func TestHeadlineWeighsLeaveRate(t *testing.T) {
 	}
 }
 
-// TestDoesNotCountCoveredUseAsSaved: a savings plan with the higher discount takes the use of
-// one that exists, which goes on costing.
+// TestDoesNotCountCoveredUseAsSaved checks that a savings plan with the higher discount takes the
+// use of one that exists, which goes on costing.
 func TestDoesNotCountCoveredUseAsSaved(t *testing.T) {
 	held := []Existing{{
 		Offer: Offer{Key: "*", Kind: SavingsPlan, Discount: 100_000_000}, DollarsPerHour: dollars(0.9),

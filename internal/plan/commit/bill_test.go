@@ -99,7 +99,7 @@ func TestBillOmitsUncoveredServices(t *testing.T) {
 	}
 }
 
-// TestRefusesPlanAcrossProviders: no plan covers compute of two providers.
+// TestRefusesPlanAcrossProviders checks that no plan covers compute of two providers.
 func TestRefusesPlanAcrossProviders(t *testing.T) {
 	use, err := FromBill(rowsOf(
 		billed("AWS", "AmazonEC2", "us-east-1", "", "24.00"),
@@ -124,7 +124,7 @@ func TestRefusesPlanAcrossProviders(t *testing.T) {
 	}
 }
 
-// TestBillOfRandomServices holds the hours of a bill against the plain sums of the rows whose
+// TestBillOfRandomServices compares the hours of a bill with the plain sums of the rows whose
 // services a plan covers: nothing else is committed to, and nothing is lost.
 func TestBillOfRandomServices(t *testing.T) {
 	covered := map[string]string{
@@ -194,9 +194,9 @@ func TestBillOfRandomServices(t *testing.T) {
 	})
 }
 
-// TestBillPlanMatchesBruteForce holds the plan from bills with services that no plan
-// covers, an existing plan and its expiry against every level of a savings plan that a day of
-// the rows themselves just uses up.
+// TestBillPlanMatchesBruteForce compares the plan from bills with services that no plan covers, an
+// existing plan and its expiry with every level of a savings plan that a day of the rows themselves
+// just uses up.
 func TestBillPlanMatchesBruteForce(t *testing.T) {
 	services := []string{"AmazonEC2", "AWSLambda", "AmazonSageMaker", "AmazonBedrock", "AmazonEKS"}
 	rapid.Check(t, func(rt *rapid.T) {

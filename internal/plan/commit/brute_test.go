@@ -269,8 +269,8 @@ func draw(t *rapid.T, most int) instance {
 
 func usd(a money.Amount) float64 { return float64(a) / float64(money.USD) }
 
-// TestPlanMatchesBruteForce holds plans with several offers, terms, payments,
-// discounts and expiries against every other choice.
+// TestPlanMatchesBruteForce compares plans with several offers, terms, payments, discounts and
+// expiries with every other choice.
 func TestPlanMatchesBruteForce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := draw(rt, 6)
@@ -336,8 +336,8 @@ func meanRate(in instance, name string) float64 {
 	return math.NaN()
 }
 
-// TestCrossingPlansKeepBound holds what the bound says where plans cross, or one
-// that exists comes first: nothing that is tried costs less.
+// TestCrossingPlansKeepBound checks what the bound says where plans cross, or one that exists comes
+// first: nothing that is tried costs less.
 func TestCrossingPlansKeepBound(t *testing.T) {
 	optimal, all := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -77,10 +77,9 @@ func newModel(d *demand, offers []Offer, held []line) *model {
 	return m
 }
 
-// choose starts a model with the offers that can be part of a best plan, whatever the
-// demand is: of one key the cheapest reserved machine, of the sizes of a family the smallest
-// of those that cost the same a unit; of savings plans those that no
-// other covers as much with at the same discount.
+// choose starts a model with the offers that can be part of a best plan for some demand: the
+// cheapest reserved machine of each key, the smallest of the sizes of a family with equal unit
+// cost, and the savings plans that no other one covers with at least the same discount.
 func choose(d *demand, offers []Offer, held []line) *model {
 	m := &model{d: d, scale: max(float64(d.onDemand)/float64(money.USD), 1e-9), exact: true}
 	for k := range d.keys {

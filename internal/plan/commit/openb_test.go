@@ -58,10 +58,10 @@ func openb(t testing.TB) []Usage {
 	return out
 }
 
-// TestConstantLevelOnOpenb holds the best constant level of a recorded trace against the
-// known figures, 0.905 of on demand at a unit price of 0.6 and 0.776 at 0.4. Those are of
-// a level that need not be whole, as savings plans have it (7.38 GPUs at 0.4); whole
-// machines are held against every whole level.
+// TestConstantLevelOnOpenb compares the best constant level of a recorded trace with the known
+// figures, 0.905 of on demand at a unit price of 0.6 and 0.776 at 0.4. Those are of a level that
+// need not be whole, as savings plans have it (7.38 GPUs at 0.4); whole machines are held against
+// every whole level.
 func TestConstantLevelOnOpenb(t *testing.T) {
 	usage := openb(t)
 	for _, tc := range []struct{ price, level float64 }{{0.6, 0.905}, {0.4, 0.776}} {

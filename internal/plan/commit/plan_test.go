@@ -177,8 +177,8 @@ func TestSubtractsIdleFirst(t *testing.T) {
 	}
 }
 
-// TestAdvisesOnlyUsedCommitments: a commitment pays from its price share on, and is advised only
-// where its use stays above 60%, in every month.
+// TestAdvisesOnlyUsedCommitments checks that a commitment pays from its price share on, and is
+// advised only where its use stays above 60%, in every month.
 func TestAdvisesOnlyUsedCommitments(t *testing.T) {
 	cheap := []Offer{{Key: "a", Kind: Reserved, TermMonths: 36, Payment: NoUpfront, Hourly: dollars(0.3)}}
 	month := func(share float64) []float64 {
@@ -209,7 +209,7 @@ func TestAdvisesOnlyUsedCommitments(t *testing.T) {
 	}
 }
 
-// TestFallOfDemand: the plan at 0.6 of on demand loses from a fall of 40% on.
+// TestFallOfDemand checks that the plan at 0.6 of on demand loses from a fall of 40% on.
 func TestFallOfDemand(t *testing.T) {
 	offer := []Offer{{Key: "a", Kind: Reserved, TermMonths: 12, Payment: NoUpfront, Hourly: dollars(0.6)}}
 	r := best(t, steady("a", 1, repeated(10, 100)...), offer, nil, Options{Drop: 0.4})
@@ -411,8 +411,8 @@ func TestLargePlanIsNearBound(t *testing.T) {
 	}
 }
 
-// TestCrossingPlans: of plans that cross, the model lets either cover what both do, which
-// only bounds the cost. A search among replays finds what each is good for.
+// TestCrossingPlans checks that of plans that cross, the model lets either cover what both do,
+// which only bounds the cost. A search among replays finds what each is good for.
 func TestCrossingPlans(t *testing.T) {
 	usage := slices.Concat(steady("ax", 1, 2, 1), steady("ay", 1, 2, 0), steady("bx", 1, 3, 1))
 	var offers []Offer

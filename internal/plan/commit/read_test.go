@@ -207,7 +207,7 @@ func FuzzReadOffers(f *testing.F) {
 	})
 }
 
-// FuzzMatches holds the pattern against the definition of *, letter by letter.
+// FuzzMatches compares the pattern with the definition of *, letter by letter.
 func FuzzMatches(f *testing.F) {
 	f.Add("a*b", "axb")
 	f.Fuzz(func(t *testing.T, pattern, key string) {

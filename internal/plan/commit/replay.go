@@ -17,7 +17,7 @@ type line struct {
 	keys []int
 	// level is whole machines of reserved ones, nano-dollars an hour of a savings plan.
 	level int64
-	// until is how many hours it is in force.
+	// until is the number of hours it is in force.
 	until int
 	// existing is the commitment that it is, nil of a new one; starts is when a new one begins.
 	existing *Existing

@@ -49,16 +49,16 @@ type Report struct {
 	// AdvisedUSD is the cost with the advised commitments alone.
 	AdvisedUSD money.Amount `json:"advised_cost_usd"`
 	// ExpectedYearlyUSD is the expected yearly saving of the advised commitments over their terms,
-	// although work leaves their types; null where no rate of leaving is known.
+	// although work leaves their types; null if no rate of leaving is known.
 	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
 	// YearlyUSD is their saving in a year in which the use of the window stays.
 	YearlyUSD money.Amount `json:"yearly_saving_usd"`
 	// AdvisedLossDrop is the least fall of demand, to a thousandth, from which the advised
-	// commitments cost more than they save; null where nothing is advised.
+	// commitments cost more than they save; null if nothing is advised.
 	AdvisedLossDrop *float64 `json:"advised_loss_drop"`
 	// WhatIf is the plan on less demand: the advised commitments, or all where none is advised.
 	// LossDrop is the least fall of demand, to a thousandth, from which they cost more than they
-	// save; null where no offer saves anything.
+	// save; null if no offer saves anything.
 	WhatIf   []WhatIf `json:"what_if"`
 	LossDrop *float64 `json:"loss_drop"`
 	// Online is the same window under the online policy, where the caller asked for it.
@@ -86,8 +86,8 @@ type Commitment struct {
 	// Quantity is whole reserved machines, DollarsPerHour what a savings plan commits to.
 	Quantity       int64  `json:"quantity,omitempty"`
 	DollarsPerHour string `json:"dollars_per_hour,omitempty"`
-	// Discount is off the on-demand price: of a savings plan as offered, of reserved
-	// machines at full use and the mean price of the window, below 0 where they cost more.
+	// Discount is off the on-demand price: of a savings plan as offered, of reserved machines at
+	// full use and the mean price of the window, below 0 if they cost more.
 	Discount float64 `json:"discount"`
 	// Utilization is the share of it that is used over the window, LowestMonth that of
 	// the 730 hours of the window that use it least.
@@ -101,11 +101,11 @@ type Commitment struct {
 	CoveredUSD money.Amount `json:"covered_usd"`
 	// UpfrontUSD is paid when it is bought.
 	UpfrontUSD money.Amount `json:"upfront_usd"`
-	// BreakEvenDays is when the mean saving of the window has brought back what was paid
-	// upfront: 0 where nothing was, null where it never does.
+	// BreakEvenDays is when the mean saving of the window has brought back what was paid upfront: 0
+	// if nothing was, null if it never does.
 	BreakEvenDays *float64 `json:"break_even_days"`
 	// YearlyUSD is the saving in a year in which the use of the window stays, and ExpectedYearlyUSD
-	// the expected one in a year of its term although work leaves its types; null where no rate is
+	// the expected one in a year of its term although work leaves its types; null if no rate is
 	// known, and for an existing commitment.
 	YearlyUSD         money.Amount  `json:"yearly_saving_usd"`
 	ExpectedYearlyUSD money.Dollars `json:"expected_yearly_saving_usd"`
@@ -118,7 +118,7 @@ type Commitment struct {
 	Follows string     `json:"follows,omitempty"`
 	// HistoryHours is for how many hours anything is recorded of what it covers.
 	HistoryHours int `json:"history_hours"`
-	// Risk is that work leaves the types it covers; null where the rate is unknown.
+	// Risk is that work leaves the types it covers; null if the rate is unknown.
 	Risk *Risk `json:"risk"`
 	// Advised is true if its use stays above 60%, on enough history, and that it is
 	// expected to save although types are left; Why says what speaks against it.

@@ -30,8 +30,8 @@ type Risk struct {
 	// UsedShare is the share of the term for which the type is expected to be used:
 	// (1 − e^(−rT)) / rT.
 	UsedShare float64 `json:"expected_used_share"`
-	// PaysFromMonths is for how many months of the term it has to be used, as in the
-	// window, to cost no more than on demand; null where the whole term does not do.
+	// PaysFromMonths is for how many months of the term it has to be used, as in the window, to
+	// cost no more than on demand; null if the whole term does not do.
 	PaysFromMonths *float64 `json:"pays_from_months"`
 	// SavingUSD is the expected saving over the whole term, below 0 a loss.
 	SavingUSD money.Amount `json:"expected_saving_usd"`

@@ -8,7 +8,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// TestAdviceNeedsHistoryAndWeighsRisk: the computed plan stays the same, its advice does
+// TestAdviceNeedsHistoryAndWeighsRisk checks that the computed plan stays the same, its advice does
 // not: 36 months are not advised on 30 days, nor on a type that is left before they pay.
 func TestAdviceNeedsHistoryAndWeighsRisk(t *testing.T) {
 	long := []Offer{{Key: "p3", Kind: Reserved, TermMonths: 36, Payment: AllUpfront, Upfront: 985350000 * 26280}}
@@ -19,7 +19,7 @@ func TestAdviceNeedsHistoryAndWeighsRisk(t *testing.T) {
 		name    string
 		hours   int
 		options Options
-		why     string // "" where it is advised
+		why     string // "" if it is advised
 		saving  float64
 	}{
 		{"30 days", 720, Options{}, "720 hours of history; a recommendation needs 1,440", 0},

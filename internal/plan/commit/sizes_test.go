@@ -181,9 +181,9 @@ func drawSized(t *rapid.T, samePrices bool) (in sized, most float64) {
 	return in, most
 }
 
-// TestFamilySizesMatchBruteForce holds plans with flexible sizes, sizes of their own, excluded
-// families, savings plans and existing reservations against every other choice. Where the
-// provider's order of sizes is not the cheapest one, the bound has to hold all the same.
+// TestFamilySizesMatchBruteForce compares plans with flexible sizes, sizes of their own, excluded
+// families, savings plans and existing reservations with every other choice. Where the provider's
+// order of sizes is not the cheapest one, the bound has to hold all the same.
 func TestFamilySizesMatchBruteForce(t *testing.T) {
 	bought := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -251,7 +251,8 @@ func TestReservationCoversItsFamily(t *testing.T) {
 	}
 }
 
-// TestSizesColumn: a reservation of one size is said in the files, and nonsense has its place.
+// TestSizesColumn checks that a reservation of one size is said in the files, and nonsense has its
+// place.
 func TestSizesColumn(t *testing.T) {
 	head := "key,kind,term_months,payment,hourly_rate,upfront,discount,sizes\n"
 	row := "m5.large/r,reserved,12,no-upfront,0.06,,,"

@@ -87,7 +87,7 @@ type Report struct {
 	// Accelerators holds the best offer of each accelerator and option, in order of
 	// release.
 	Accelerators []Offer `json:"accelerators"`
-	// Unranked are machines that have no price, or of which a figure is not known.
+	// Unranked are machines that have no price, or of which a figure is unknown.
 	Unranked []Unranked `json:"unranked"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
@@ -123,8 +123,8 @@ type Offer struct {
 	HourlyUSD money.Amount `json:"usd_per_hour"`
 	// MillionUSD is the price of a million tokens; absent for other work.
 	MillionUSD money.Dollars `json:"usd_per_million_tokens,omitzero"`
-	// Discount is off the on-demand price of the same place; null where that is not
-	// known, and for on demand.
+	// Discount is off the on-demand price of the same place; null if that is unknown, and for on
+	// demand.
 	Discount *float64 `json:"discount"`
 	// Source and AsOf are the price's; SpecSource is the accelerator's.
 	Source     string `json:"source"`
@@ -139,8 +139,8 @@ type Block struct {
 	// Hours is its length, UpfrontUSD what it costs whole.
 	Hours      float64      `json:"hours"`
 	UpfrontUSD money.Amount `json:"upfront_usd"`
-	// BreakEvenUse is the share of the block that must be used for it to cost no more
-	// than on demand; over 1 it never does; null where on demand has no price.
+	// BreakEvenUse is the share of the block that must be used for it to cost no more than on
+	// demand; over 1 it never does; null if on demand has no price.
 	BreakEvenUse *float64 `json:"break_even_use"`
 }
 
@@ -152,10 +152,9 @@ type Unranked struct {
 	Why         string `json:"why"`
 }
 
-// Rank ranks the machines with accelerators that the book knows by the work that a
-// dollar buys. A machine without a price in the scope, or of which the figure that
-// counts is not known, is listed as unranked. It returns an error for a scope or a
-// choice that makes no sense.
+// Rank ranks the machines with accelerators that the book knows by the work that a dollar buys. A
+// machine without a price in the scope, or of which the figure that counts is unknown, is listed as
+// unranked. It returns an error for a scope or a choice that makes no sense.
 func Rank(book *price.Book, f For, p Params) (Report, error) {
 	if _, err := ParseFor(string(f)); err != nil {
 		return Report{}, fmt.Errorf("rank machines: %w", err)
@@ -362,7 +361,7 @@ func (m *market) wanted(a price.Accelerator) bool {
 		(m.p.Vendor == "" || strings.EqualFold(a.Vendor, m.p.Vendor))
 }
 
-// doing returns the work of a machine, or why it is not known.
+// doing returns the work of a machine, or why it is unknown.
 func (m *market) doing(it price.Machine, acc price.Accelerator) (work float64, why string) {
 	devices := float64(it.AcceleratorMilli) / 1000
 	switch m.work {

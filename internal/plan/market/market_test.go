@@ -238,7 +238,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// TestTokens: the roofline by hand, for a device of 100 TFLOP/s, 1000 GB/s and 80 GiB.
+// TestTokens checks that the roofline by hand, for a device of 100 TFLOP/s, 1000 GB/s and 80 GiB.
 func TestTokens(t *testing.T) {
 	acc := price.Accelerator{
 		Name: "A", MemoryMiB: 80 * 1024, MemoryBandwidthGBps: 1000, BF16TFLOPS: 100, FP8TFLOPS: 200,
@@ -294,7 +294,7 @@ func TestPriceOfAMillionTokens(t *testing.T) {
 	}
 }
 
-// TestCheaperRanksHigher: of one machine at two prices the lower one comes first, and
+// TestCheaperRanksHigher checks that of one machine at two prices the lower one comes first, and
 // ranks follow the work for a dollar.
 func TestCheaperRanksHigher(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -37,8 +37,8 @@ type Model struct {
 	CacheBytes float64
 	// Prompt and Answer are tokens of a request. 1024 and 256.
 	Prompt, Answer float64
-	// Batch is how many sequences a copy decodes together; 0 is as many as fit in its
-	// memory, up to 256.
+	// Batch is the number of sequences a copy decodes together; 0 is as many as fit in its memory,
+	// up to 256.
 	Batch float64
 	// ComputeShare and BandwidthShare are the reached shares of the vendor's figures, over 0 to 1.
 	// 0.5, and 0.8, device memory's practical peak.

@@ -6,7 +6,7 @@ import "math"
 // workload of a class; over is, by kind, the value that a GPU could hold beyond its cost, and after
 // those the worth of one more GPU within the limit. By weak duality of the covering program, no
 // solution costs less than the values of the demand less over for all the stock, provided over is 0
-// where there is no limit.
+// if there is no limit.
 type dual struct {
 	scale        int64
 	values, over []int64

@@ -68,8 +68,8 @@ func TestMaximalMultisetsOfSevenSlices(t *testing.T) {
 	}
 }
 
-// TestModelTableIsConsistent holds the table to itself: the most of a profile that fits is Max, sizes
-// do not sink, and every larger instance can be replaced by a smaller one in place.
+// TestModelTableIsConsistent checks the table to itself: the most of a profile that fits is Max,
+// sizes do not sink, and every larger instance can be replaced by a smaller one in place.
 func TestModelTableIsConsistent(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {
@@ -167,8 +167,8 @@ func firstFitDecreasing(m Model, needs []need) int {
 	return len(used)
 }
 
-// TestBeatsFirstFitDecreasing holds plans against first fit decreasing where that wastes
-// GPUs: it puts the 3g at 0, where it stands in the way of a 2g.
+// TestBeatsFirstFitDecreasing compares plans with first fit decreasing where that wastes GPUs: it
+// puts the 3g at 0, where it stands in the way of a 2g.
 func TestBeatsFirstFitDecreasing(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -289,8 +289,8 @@ func TestPackThousands(t *testing.T) {
 	}
 }
 
-// TestLimitedEffortStaysLegal holds that a search that is cut short says so and is still legal, and
-// that its bound is still one.
+// TestLimitedEffortStaysLegal checks that a search that is cut short says so and is still legal,
+// and that its bound is still one.
 func TestLimitedEffortStaysLegal(t *testing.T) {
 	fleet := fleetOf(t, "A30:20,A100-40GB:20,H100-NVL:20")
 	workloads := randomWorkloads(rand.New(rand.NewPCG(5, 5)), 120, fleet, 6)
@@ -367,8 +367,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestLeavesRoomForLargestProfile holds that placements leave room for the largest profile that could
-// still come: three 1g go to the upper half.
+// TestLeavesRoomForLargestProfile checks that placements leave room for the largest profile that
+// could still come: three 1g go to the upper half.
 func TestLeavesRoomForLargestProfile(t *testing.T) {
 	r := packed(t, "A100-80GB", []Workload{{"w", 5, 1, 3}}, Options{})
 	if got := r.GPUs[0].Room; len(got) == 0 || got[0] != "4g.40gb" {

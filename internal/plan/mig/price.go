@@ -11,7 +11,7 @@ import (
 )
 
 // Cost is the cost of a plan's GPUs, and of as many GPUs as there are workloads, each alone on one.
-// Amounts are null where a GPU has no price.
+// Amounts are null if a GPU has no price.
 type Cost struct {
 	// HourUSD is an hour of the GPUs in use, MonthUSD a month of 730 hours.
 	HourUSD  money.Dollars `json:"cost_usd_per_hour"`
@@ -76,7 +76,7 @@ func PriceOf(book *price.Book, model, region string, given money.Amount) (GPUPri
 }
 
 // Charge adds the cost of the plan by the price of each model; before are the GPUs in use today by
-// model, nil where the plan starts from empty GPUs.
+// model, nil if the plan starts from empty GPUs.
 func (r *Report) Charge(priceOf func(model string) (GPUPrice, error), before map[string]int) error {
 	used, apart := map[string]int{}, map[string]int{}
 	for _, g := range r.GPUs {
@@ -135,7 +135,7 @@ func (r *Report) Charge(priceOf func(model string) (GPUPrice, error), before map
 	return nil
 }
 
-// addUnits adds a number of units of a price; a price that is not known makes the sum unknown.
+// addUnits adds a number of units of a price; a price that is unknown makes the sum unknown.
 func addUnits(sum *money.Dollars, each money.Dollars, units int64) error {
 	v, known := each.Get()
 	have, summed := sum.Get()

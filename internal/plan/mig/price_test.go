@@ -10,7 +10,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/price"
 )
 
-// TestChargeAddsUpGPUs holds the dollars of random plans against the sum over their GPUs.
+// TestChargeAddsUpGPUs compares the dollars of random plans with the sum over their GPUs.
 func TestChargeAddsUpGPUs(t *testing.T) {
 	cents := map[string]int64{"A100-40GB": 273, "A30": 120} // H100-80GB has no price
 	rapid.Check(t, func(rt *rapid.T) {
@@ -49,7 +49,8 @@ func TestChargeAddsUpGPUs(t *testing.T) {
 	})
 }
 
-// TestPriceOfGPU: the price of a GPU is that of the cheapest machine for each of its whole GPUs.
+// TestPriceOfGPU checks that the price of a GPU is that of the cheapest machine for each of its
+// whole GPUs.
 func TestPriceOfGPU(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

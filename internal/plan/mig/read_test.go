@@ -160,7 +160,7 @@ func oneLine(t *testing.T, err error) {
 	}
 }
 
-// FuzzReadWorkloads holds that what is read can be written, read back and packed.
+// FuzzReadWorkloads checks that what is read can be written, read back and packed.
 func FuzzReadWorkloads(f *testing.F) {
 	for _, s := range []string{
 		"name,memory_gib,compute_slices,count\na,9.62,1,3\n",
@@ -190,7 +190,7 @@ func FuzzReadWorkloads(f *testing.F) {
 	})
 }
 
-// FuzzReadPlacements holds that what is read is legal and can be written down again.
+// FuzzReadPlacements checks that what is read is legal and can be written down again.
 func FuzzReadPlacements(f *testing.F) {
 	for _, s := range []string{
 		"gpu,profile,start,workload\n0,3g.40gb,4,train\n", listing,
@@ -218,7 +218,7 @@ func FuzzReadPlacements(f *testing.F) {
 	})
 }
 
-// FuzzParseFleet holds that a fleet reads as it is written.
+// FuzzParseFleet checks that a fleet reads as it is written.
 func FuzzParseFleet(f *testing.F) {
 	for _, s := range []string{"A100-80GB:4,A30", "h200", ":", ",,"} {
 		f.Add(s)

@@ -130,7 +130,7 @@ func TestKeepGPUs(t *testing.T) {
 	}
 }
 
-// TestToday holds what is done with today's placements that are not simply kept.
+// TestToday checks what is done with today's placements that are not simply kept.
 func TestToday(t *testing.T) {
 	one := func(p Placed) []Placed { return []Placed{p} }
 	t.Run("not named: it stays in use", func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestRearrangeErrors(t *testing.T) {
 	}
 }
 
-// TestAgain holds that a plan read back as today's placements is left as it is.
+// TestAgain checks that a plan read back as today's placements is left as it is.
 func TestAgain(t *testing.T) {
 	workloads := []Workload{{"a", 30, 3, 3}, {"b", 15, 2, 5}, {"c", 5, 1, 4}}
 	r := packed(t, "A100-80GB", workloads, Options{})

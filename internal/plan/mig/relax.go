@@ -214,8 +214,8 @@ func (s *simplex) price() {
 	}
 }
 
-// pivot takes a column into the basis; false where it would be without bound, which
-// rounding alone can bring about.
+// pivot takes a column into the basis; false if it would be without bound, which rounding alone can
+// bring about.
 func (s *simplex) pivot(in basic) bool {
 	const small = 1e-9
 	direction := make([]float64, len(s.basis))

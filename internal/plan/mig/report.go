@@ -45,9 +45,9 @@ type Report struct {
 	GPUs  []GPU `json:"gpus"`
 	// Unplaced are the workloads that do not fit, with reasons.
 	Unplaced []Unplaced `json:"unplaced"`
-	// Moves are of today's placements, in order; null where the plan starts from
-	// empty GPUs. MovesLowerBound is proven for plans with as few GPUs; what goes by
-	// way of a spare placement is one move in it.
+	// Moves are of today's placements, in order; null if the plan starts from empty GPUs.
+	// MovesLowerBound is proven for plans with as few GPUs; what goes by way of a spare placement
+	// is one move in it.
 	Moves           []Move `json:"moves"`
 	MovesLowerBound *int   `json:"moves_lower_bound"`
 	// Released are current instances that no workload needs.
@@ -83,7 +83,7 @@ type Placement struct {
 	Size  int `json:"size"`
 	// Workload is the user of the instance; empty is unknown.
 	Workload string `json:"workload"`
-	// Instance is the id of the GPU instance; empty where it is not known.
+	// Instance is the id of the GPU instance; empty if it is unknown.
 	Instance string `json:"instance,omitempty"`
 }
 

@@ -40,8 +40,8 @@ type search struct {
 	lower int64
 	// hardest orders classes by how little they fit into.
 	hardest []int
-	// harder are, by class, those that fit only where it does, and into less; it is
-	// empty where placements of today are at stake.
+	// harder are, by class, those that fit only where it does, and into less; it is empty if
+	// placements of today are at stake.
 	harder [][]int
 	// seen are the costs at which a remainder was reached.
 	seen map[string]int64

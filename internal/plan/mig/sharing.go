@@ -12,8 +12,8 @@ import (
 type Advice struct {
 	// Mode is mps, time-slicing, double-memory or whole-gpu.
 	Mode string `json:"mode"`
-	// GPUs is how many would do, by first fit and so perhaps not the fewest; null
-	// where that is not the point.
+	// GPUs is how many would do, by first fit and so perhaps not the fewest; null if that is
+	// not the point.
 	GPUs *int `json:"gpus"`
 	// Serves is true if it needs fewer GPUs than the plan.
 	Serves bool `json:"serves"`

@@ -31,7 +31,7 @@ type Step struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Site is an instance on a GPU. Profile is empty where the whole GPU is meant.
+// Site is an instance on a GPU. Profile is empty if the whole GPU is meant.
 type Site struct {
 	// GPU is the id of the GPU.
 	GPU     string `json:"gpu"`
@@ -138,9 +138,8 @@ func (s *sequence) pending() []*moving {
 	return out
 }
 
-// relocate carries out moves as their places become free. Where none is, places are
-// changed in a circle: one of it goes to a spare placement first, or where there is
-// none is drained and waits.
+// relocate carries out moves as their places become free. Where none is, places are changed in a
+// circle: one of it goes to a spare placement first, or if there is none is drained and waits.
 func (s *sequence) relocate(pending []*moving) {
 	for len(pending) > 0 {
 		before := len(pending)

@@ -22,10 +22,10 @@ type Workload struct {
 	Name string
 	// MemoryGiB is the usable memory of an instance that a process needs, over 0.
 	MemoryGiB float64
-	// ComputeSlices is how many compute slices it needs, 1 and up.
+	// ComputeSlices is the number of compute slices it needs, 1 and up.
 	ComputeSlices int
-	// Count is how many of it run. At 0 none is wanted, and those of today's
-	// placements are let go.
+	// Count is how many of it run. At 0 none is wanted, and those of today's placements are
+	// let go.
 	Count int
 }
 
@@ -40,8 +40,8 @@ type Placed struct {
 	// Workload names who uses it. Empty is unknown: the instance counts as in use by
 	// something that needs all of it.
 	Workload string
-	// Instance is the id of the GPU instance, as nvidia-smi mig -lgi prints it; empty
-	// where it is not known.
+	// Instance is the id of the GPU instance, as nvidia-smi mig -lgi prints it; empty if it is
+	// unknown.
 	Instance string
 }
 

@@ -222,7 +222,7 @@ func (m *measured) fits(c *Candidate, from price.Accelerator, o Options) bool {
 		return false
 	}
 	if !hostKnown(to) {
-		return true // said against it
+		return true // the reason against it
 	}
 	part := float64(m.used) / float64(m.gpus)
 	memory, cpus := float64(m.from.MemoryMiB)*part, float64(m.from.VCPUs)*part

@@ -28,7 +28,7 @@ const ARM = "arm64"
 
 // CPUSizing is the right-sizing result for a machine without accelerators.
 type CPUSizing struct {
-	// Why is the reason for no advice; empty where the machine is larger than its work.
+	// Why is the reason for no advice; empty if the machine is larger than its work.
 	Why string
 	// UtilMean, UtilP95 and UtilMax are CPU utilization in percent of all CPUs, Coverage the share of
 	// the window that was measured.

@@ -29,8 +29,8 @@ func cpuWindow(cpu []float64, memory float64) *usage.Window {
 
 func every(v float64) []float64 { return slices.Repeat([]float64{v}, 14*24) }
 
-// TestCPUMachineIsSizedByItsPercentile: the cheapest type that carries the 95th percentile of CPU and
-// the peak of memory with headroom; burstable only where its credits last.
+// TestCPUMachineIsSizedByItsPercentile checks that the cheapest type that carries the 95th
+// percentile of CPU and the peak of memory with headroom; burstable only where its credits last.
 func TestCPUMachineIsSizedByItsPercentile(t *testing.T) {
 	book, err := price.Embedded()
 	if err != nil {

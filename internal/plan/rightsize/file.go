@@ -272,7 +272,7 @@ func device(w *usage.Window, g *usage.Track) Device {
 	return d
 }
 
-// quantile returns a quantile in a unit, nil where nothing was measured.
+// quantile returns a quantile in a unit, nil if nothing was measured.
 func quantile(st *usage.Stats, s usage.Signal, q, unit float64) *float64 {
 	v, err := st.Quantile(s, q)
 	if err != nil {

@@ -32,7 +32,7 @@ func (m *measured) reasons(v Verdict) []Reason {
 	return []Reason{m.smallBatches(), m.cpuBoundInput(), m.memoryBandwidth(), m.transfersBound(), m.concurrency()}
 }
 
-// pooled returns a signal over all GPUs in use, nil where one of them misses it.
+// pooled returns a signal over all GPUs in use, nil if one of them misses it.
 func (m *measured) pooled(s usage.Signal) *usage.Stats {
 	meters := make([]*usage.Stats, len(m.inUse))
 	for i, t := range m.inUse {

@@ -36,8 +36,8 @@ type Report struct {
 	Unknown int `json:"resources_unknown"`
 	// Resting counts the resources that are idle, held or stalled, which are in neither count.
 	Resting int `json:"resources_resting"`
-	// SavingUSD is a month's saving when each resource moves to the cheapest type that
-	// fits it; null where none has a saving that is known.
+	// SavingUSD is a month's saving when each resource moves to the cheapest type that fits it;
+	// null if none has a saving that is known.
 	SavingUSD money.Dollars `json:"saving_usd_per_month"`
 	Resources []Resource    `json:"resources"`
 	// Hosts are the machines without accelerators, whose savings are in SavingUSD and of which the other
@@ -104,17 +104,16 @@ type Figures struct {
 	// first to last sample, 0 to 1, that they cover on any GPU.
 	Samples  int     `json:"samples"`
 	Coverage float64 `json:"coverage"`
-	// GPUs are how many GPUs it has.
+	// GPUs is the number of GPUs it has.
 	GPUs int `json:"gpus"`
-	// GPUsUsedMax is how many GPUs computed at any time; of several resources, the
-	// most of any.
+	// GPUsUsedMax is how many GPUs computed at any time; of several resources, the most of
+	// any.
 	GPUsUsedMax int `json:"gpus_used_max"`
 	// ComputeTFLOPS is the demand of the busiest GPU at the 95th percentile, dense at 16 bits,
-	// Basis its signal; null where there is no verdict.
+	// Basis its signal; null if there is no verdict.
 	ComputeTFLOPS *float64 `json:"compute_tflops_p95"`
 	Basis         string   `json:"compute_basis,omitempty"`
-	// HourlyUSD is the list price of what there is now, on demand; null where the book
-	// has none.
+	// HourlyUSD is the list price of what there is now, on demand; null if the book has none.
 	HourlyUSD money.Dollars `json:"usd_per_hour"`
 	// Fits are the types that fit, cheapest first, and Fitting how many there are.
 	Fits    []Fit `json:"candidates"`
@@ -127,19 +126,19 @@ type Fit struct {
 	Cloud       string `json:"cloud"`
 	Region      string `json:"region"`
 	Accelerator string `json:"accelerator"`
-	// GPUs are how many GPUs it has.
+	// GPUs is the number of GPUs it has.
 	GPUs int `json:"gpus"`
-	// VCPUs are how many CPUs it has.
+	// VCPUs is the number of CPUs it has.
 	VCPUs int `json:"vcpus"`
 	// MemoryGiB is device memory of one GPU.
 	MemoryGiB float64 `json:"gpu_memory_gib"`
-	// MemoryShare is the share of it that the peak would fill, null where that was not
-	// measured; ComputeShare the share of its throughput that the 95th percentile takes.
+	// MemoryShare is the share of it that the peak would fill, null if that was not measured;
+	// ComputeShare the share of its throughput that the 95th percentile takes.
 	MemoryShare  *float64 `json:"memory_share"`
 	ComputeShare float64  `json:"compute_share"`
 	// HourlyUSD is the price of an hour in dollars.
 	HourlyUSD money.Amount `json:"usd_per_hour"`
-	// SavingUSD is a month's saving at list price; null where today's price is unknown.
+	// SavingUSD is a month's saving at list price; null if today's price is unknown.
 	SavingUSD money.Dollars `json:"saving_usd_per_month"`
 	Source    string        `json:"source"`
 	// AsOf is the date from which the price holds.
@@ -167,7 +166,7 @@ type Reason struct {
 	// Answer is true, false, or unknown where the series do not tell.
 	Answer string `json:"answer"`
 	Why    string `json:"why"`
-	// Next is the next measurement or remedy; empty where the answer is no.
+	// Next is the next measurement or remedy; empty if the answer is no.
 	Next string `json:"next,omitempty"`
 }
 

@@ -1,6 +1,6 @@
-// Package rightsize says from measured usage whether a machine's accelerators fit
-// its work, and which smaller ones would, with price and with what speaks against
-// each. It is a pure function of the usage, the machine and the price book.
+// Package rightsize judges by measured usage whether a machine's accelerators fit its work, and
+// which smaller ones would, with their price and the reasons against each. It is a pure function of
+// the usage, the machine and the price book.
 package rightsize
 
 import (
@@ -80,11 +80,11 @@ type Advice struct {
 	// of the window, 0 to 1, that they cover on any.
 	Samples  int
 	Coverage float64
-	// GPUs is how many the machine has, GPUsUsed how many of them computed at any
-	// time in the window.
+	// GPUs is how many the machine has, GPUsUsed how many of them computed at any time in the
+	// window.
 	GPUs, GPUsUsed int
-	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilization in percent over all
-	// GPUs and samples. They are 0 where Samples is 0.
+	// UtilMean, UtilP50, UtilP95 and UtilMax are GPU utilization in percent over all GPUs and
+	// samples. They are 0 if Samples is 0.
 	UtilMean, UtilP50, UtilP95, UtilMax float64
 	// MemoryKnown reports whether device memory was measured over the window. The
 	// figures are of the GPU that used most.
@@ -123,8 +123,8 @@ type Candidate struct {
 	// Saving is the saving in a month of 730 hours at list price; unknown when the machine's own
 	// price is.
 	Saving inventory.Fact[money.Amount]
-	// MemoryShare is the share of its device memory that the measured peak would
-	// fill; 0 where memory was not measured.
+	// MemoryShare is the share of its device memory that the measured peak would fill; 0 if memory
+	// was not measured.
 	MemoryShare float64
 	// ComputeShare is the share of its throughput, 0 and up, that the measured 95th
 	// percentile would take.
@@ -169,7 +169,7 @@ func Advise(w *usage.Window, from price.Machine, region string, book *price.Book
 	return a, err
 }
 
-// advise is [Advise] with what was measured, which is nil where nothing was.
+// advise is [Advise] with what was measured, which is nil if nothing was.
 func (f *Offers) advise(w *usage.Window, from price.Machine, region string, o Options) (Advice, *measured, error) {
 	s, err := f.Size(w, from, region, o)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 // Machine is the known state of the machine.
 type Machine struct {
-	// ID is the provider's id, Name the usual name; ID is empty where only a trace has the machine.
+	// ID is the provider's id, Name the usual name; ID is empty if only a trace has the machine.
 	// Seen is the source: "the scan of 2026-11-22".
 	ID, Name, Seen string
 	// Type is its machine type, Region where it is; empty: not known. Assumed says that the
@@ -79,7 +79,7 @@ func Idle(wait time.Duration) time.Duration {
 type Options struct {
 	// Name is that of the session; empty takes the machine's.
 	Name string
-	// Lease and Idle are the defaults, MaxLease the longest lease; 0: none.
+	// Lease and Idle are the defaults, MaxLease the longest lease; 0 for none.
 	Lease, Idle, MaxLease time.Duration
 }
 
@@ -104,9 +104,9 @@ func Name(texts ...string) string {
 	return "machine"
 }
 
-// New writes the file of a machine. Size is what right-sizing says of it and habit how it was
-// used; nil: not measured. It returns an error where the type of the machine is not known, or
-// where what is known makes no session file.
+// New writes the file of a machine. Size is what right-sizing says of it and habit how it was used;
+// nil: not measured. It returns an error where the type of the machine is unknown, or where what is
+// known makes no session file.
 func New(m Machine, size *rightsize.Resource, habit *Habit, o Options) (*File, error) {
 	called := cmp.Or(m.Name, m.ID)
 	if m.Type == "" {

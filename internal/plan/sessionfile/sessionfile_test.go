@@ -21,7 +21,7 @@ func pet() Machine {
 		Hourly: inventory.Known(5672 * money.USD / 1000), Doing: "idle since 2026-11-16 08:00 UTC"}
 }
 
-// TestWhole holds what a file says, line by line, of a machine of which all is known.
+// TestWhole checks what a file says, line by line, of a machine of which all is known.
 func TestWhole(t *testing.T) {
 	p95, peak, hourly, saving := 11.6, 9.84, money.Known(5672*money.USD/1000), money.Known(340604*money.Cent)
 	size := &rightsize.Resource{
@@ -83,7 +83,7 @@ work: {dir: ~/work}
 	}
 }
 
-// TestUnknown holds what a file says where little is known: no guess, and no dollars.
+// TestUnknown checks what a file says where little is known: no guess, and no dollars.
 func TestUnknown(t *testing.T) {
 	f, err := New(Machine{ID: "i-1", Type: "g6.2xlarge", Seen: "the trace"},
 		&rightsize.Resource{Figures: rightsize.Figures{Verdict: "unknown", Why: "samples for 1 of 2 GPUs only"}}, nil,
@@ -107,7 +107,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestSmaller holds that only a cheaper type of the same cloud and region takes the place of a
+// TestSmaller checks that only a cheaper type of the same cloud and region takes the place of a
 // machine's own.
 func TestSmaller(t *testing.T) {
 	save, lose := money.Known(10*money.USD), money.Known(-3*money.USD)
@@ -181,8 +181,8 @@ func TestIdleAndLease(t *testing.T) {
 	}
 }
 
-// TestWhateverItIsCalled holds that a file can be read and says what it was given, whatever
-// tags, names and comments hold.
+// TestWhateverItIsCalled checks that a file can be read and says what it was given, whatever tags,
+// names and comments hold.
 func TestWhateverItIsCalled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := pet()

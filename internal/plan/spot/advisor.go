@@ -15,11 +15,11 @@ import (
 // ErrNotInAdvisor means that the Spot Advisor has no machine type in a region.
 var ErrNotInAdvisor = errors.New("not in the Spot Advisor")
 
-// Advisor is what the EC2 Spot Instance Advisor publishes, by region and machine type: the band of
-// the share of machines that were interrupted in the last month, and the saving over on-demand.
-// Source: https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json.
+// Advisor is the published data of the EC2 Spot Instance Advisor, by region and machine type: the
+// band of the share of machines that were interrupted in the last month, and the saving over
+// on-demand. Source: https://spot-bid-advisor.s3.amazonaws.com/spot-advisor-data.json.
 type Advisor struct {
-	// AsOf is the date of the data, for people; empty where it is not known.
+	// AsOf is the date of the data, for people; empty if it is unknown.
 	AsOf string
 
 	bands map[int]band

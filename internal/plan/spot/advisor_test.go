@@ -12,7 +12,8 @@ const advisorFile = `{"ranges":[{"index":0,"label":"<5%","dots":0,"max":5},{"ind
 {"index":4,"label":">20%","dots":4,"max":100}],"spot_advisor":{"eu-west-1":{"Linux":{"g6.xlarge":{"s":61,"r":1},
 "p5.48xlarge":{"s":40,"r":4}},"Windows":{"g6.2xlarge":{"s":50,"r":0}}}}}`
 
-// TestAdvisorBandBesideTrace: the published band becomes hourly rates, next to that of the trace.
+// TestAdvisorBandBesideTrace checks that the published band becomes hourly rates, next to that of
+// the trace.
 func TestAdvisorBandBesideTrace(t *testing.T) {
 	a, err := ReadAdvisor("advisor.json", strings.NewReader(advisorFile))
 	if err != nil {
@@ -46,7 +47,7 @@ func TestAdvisorBandBesideTrace(t *testing.T) {
 	}
 }
 
-// TestRejectsOtherJSON: a file without bands is refused.
+// TestRejectsOtherJSON checks that a file without bands is refused.
 func TestRejectsOtherJSON(t *testing.T) {
 	for _, text := range []string{"", "[]", "{}", `{"ranges":[],"spot_advisor":{}}`} {
 		if _, err := ReadAdvisor("a.json", strings.NewReader(text)); err == nil ||

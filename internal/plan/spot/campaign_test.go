@@ -45,8 +45,8 @@ func campaignParams(factor string) Params {
 		SpotPrice: 918 * money.USD / 1000, OnDemandPrice: 306 * money.Cent}
 }
 
-// TestCampaignSavings holds the replay against known figures: of the baselines and the bound to
-// a tenth of a point, and of curfew what it is to reach.
+// TestCampaignSavings compares the replay with known figures: of the baselines and the bound to a
+// tenth of a point, and of curfew what it is to reach.
 func TestCampaignSavings(t *testing.T) {
 	tr := recorded(t, campaign, 195*time.Second)
 	for _, tc := range []struct {
@@ -90,7 +90,7 @@ func TestCampaignSavings(t *testing.T) {
 	}
 }
 
-// TestCheckpointCampaign holds what the rules keep of the same runs against known figures.
+// TestCheckpointCampaign compares what the rules keep of the same runs with known figures.
 func TestCheckpointCampaign(t *testing.T) {
 	r, err := Checkpoint(recorded(t, campaign, 195*time.Second), CheckpointParams{
 		Write: 2 * time.Minute, Restart: 3 * time.Minute,
@@ -111,8 +111,8 @@ func TestCheckpointCampaign(t *testing.T) {
 	}
 }
 
-// TestCampaignAcrossZones: a case that may move saves more than it does in the best zone,
-// and misses no deadline.
+// TestCampaignAcrossZones checks that a case that may move saves more than it does in the best
+// zone, and misses no deadline.
 func TestCampaignAcrossZones(t *testing.T) {
 	tr := recorded(t, campaign, 195*time.Second)
 	for _, deadline := range []string{"1.15x", "1.5x"} {

@@ -12,7 +12,7 @@ import (
 
 var saves = CheckpointParams{Write: 2 * time.Minute, Restart: 3 * time.Minute}
 
-// TestYoungAndDalyIntervals holds Young's and Daly's intervals against values worked out by hand.
+// TestYoungAndDalyIntervals compares Young's and Daly's intervals with values worked out by hand.
 func TestYoungAndDalyIntervals(t *testing.T) {
 	for _, tc := range []struct{ write, mean, young, daly float64 }{
 		{120, 6000, 1200, 1200 + 40 + 4.0/3 - 120}, // √(C/2M) is 0.1
@@ -28,8 +28,8 @@ func TestYoungAndDalyIntervals(t *testing.T) {
 	}
 }
 
-// TestKeptWork: a run of two hours pays a restart of three minutes; with half an hour between
-// writes of two minutes three intervals are kept.
+// TestKeptWork checks that a run of two hours pays a restart of three minutes; with half an hour
+// between writes of two minutes three intervals are kept.
 func TestKeptWork(t *testing.T) {
 	lengths := map[time.Duration]int64{2 * time.Hour: 1}
 	for _, tc := range []struct {
@@ -55,7 +55,7 @@ func TestKeptWork(t *testing.T) {
 	}
 }
 
-// TestBestFixedInterval: no interval on a fine grid keeps more.
+// TestBestFixedInterval checks that no interval on a fine grid keeps more.
 func TestBestFixedInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lengths := map[time.Duration]int64{}

@@ -13,8 +13,8 @@ import (
 	"github.com/curfew-dev/curfew/test/data"
 )
 
-// TestUnmeasuredRateMatchesTraces holds the built-in rate and its range against the
-// traces that it names: single machines on AWS, losses by hours that they were up.
+// TestUnmeasuredRateMatchesTraces compares the built-in rate and its range with the traces that it
+// names: single machines on AWS, losses by hours that they were up.
 func TestUnmeasuredRateMatchesTraces(t *testing.T) {
 	f, err := os.Open(data.Path(t, "skypilot-spot/traces.csv"))
 	if err != nil {

@@ -14,7 +14,7 @@ type Placements struct {
 	// Machines is the size of the request.
 	Machines int64     `json:"machines"`
 	At       time.Time `json:"at"`
-	// Scores are by zone, the best first; empty where AWS has none.
+	// Scores are by zone, the best first; empty if AWS has none.
 	Scores []Placement `json:"scores"`
 }
 
@@ -22,7 +22,7 @@ type Placements struct {
 type Placement struct {
 	// ZoneID names the zone for every account alike.
 	ZoneID string `json:"zone_id"`
-	// Score is 1 to 10; 10 is likely to succeed, and no promise.
+	// Score is 1 to 10; 10 is likely to succeed, without a guarantee.
 	Score int `json:"score"`
 }
 

@@ -31,8 +31,8 @@ type policy struct {
 	best          []uint8
 }
 
-// between two points of the grid: the lower, and the weight of the upper. ok is false
-// below all of them.
+// point is a position between two points of the grid: the lower one, and the weight of the upper one.
+// ok is false below all of them.
 type point struct {
 	j  int
 	f  float32
@@ -129,8 +129,8 @@ func (p *program) row(of []float32, j, mode int) []float32 {
 	return of[(j*modes+mode)*2*p.n:][: 2*p.n : 2*p.n]
 }
 
-// expect takes the mean of the values over what the market does in a step. No spot
-// machine is held while none is up.
+// expect returns the mean of the values over the market's changes in a step. No spot machine is
+// held while none is available.
 func (p *program) expect(j int) {
 	n, moved := p.n, float32(p.m.moved)
 	outage := p.row(p.value, j, idle)

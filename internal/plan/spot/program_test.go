@@ -112,7 +112,8 @@ func TestProgramIsOptimal(t *testing.T) {
 	})
 }
 
-// TestReusedTablesDoNotLeak: what a plan leaves in the tables changes nothing in the next.
+// TestReusedTablesDoNotLeak checks that values left in the tables by a plan do not affect the next
+// one.
 func TestReusedTablesDoNotLeak(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
 	var used program
@@ -129,8 +130,8 @@ func TestReusedTablesDoNotLeak(t *testing.T) {
 	}
 }
 
-// TestReplansOnlyOnChange: a market that goes on as it was soon needs no new plan, and one whose
-// outages grow longer does.
+// TestReplansOnlyOnChange checks that a market that goes on as it was soon needs no new plan, and
+// one whose outages grow longer does.
 func TestReplansOnlyOnChange(t *testing.T) {
 	s := newPlanner(gap, 1, small)
 	plans := func(samples, outage int) int {
@@ -153,7 +154,7 @@ func TestReplansOnlyOnChange(t *testing.T) {
 	}
 }
 
-// TestBeat: a period is found where lengths are whole numbers of it, and none where they
+// TestBeat checks that a period is found where lengths are whole numbers of it, and none where they
 // are drawn without one.
 func TestBeat(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -246,8 +247,8 @@ func TestLearnsHazard(t *testing.T) {
 	}
 }
 
-// TestHazardDependsOnAge: of two histories with the same mean run, the one with a heavy tail
-// trusts an old run more than a young one.
+// TestHazardDependsOnAge checks that of two histories with the same mean run, the one with a heavy
+// tail trusts an old run more than a young one.
 func TestHazardDependsOnAge(t *testing.T) {
 	h := drawHistory(rand.New(rand.NewPCG(5, 6)), 50_000, gap, prior{0.6, 10 * time.Minute}, outagePrior)
 	m, _ := h.fit(gap, clock{step: 1})

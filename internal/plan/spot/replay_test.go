@@ -25,8 +25,8 @@ func zone(name, s string) Zone {
 var small = Params{Work: time.Hour, Deadline: 3 * time.Hour, Restart: 10 * time.Minute, Every: 24 * time.Hour,
 	SpotPrice: 6 * money.USD, OnDemandPrice: 18 * money.USD}
 
-// TestStrategiesByHand holds the strategies against cases worked out by hand: a gap costs 1 on
-// spot and 3 on-demand, and the restart takes one.
+// TestStrategiesByHand compares the strategies with cases worked out by hand: a gap costs 1 on spot
+// and 3 on-demand, and the restart takes one.
 func TestStrategiesByHand(t *testing.T) {
 	for _, tc := range []struct {
 		name, up string
@@ -123,7 +123,7 @@ func drawParams(t *rapid.T, tr Trace) Params {
 		SpotPrice: money.USD, OnDemandPrice: 306 * money.Cent, AcrossZones: rapid.Bool().Draw(t, "across")}
 }
 
-// TestMeetsEveryDeadline: whatever happens, curfew meets every deadline that on-demand
+// TestMeetsEveryDeadline checks that whatever happens, curfew meets every deadline that on-demand
 // meets, and nothing is cheaper than the bound.
 func TestMeetsEveryDeadline(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +191,7 @@ func TestMeetsDeadlineWithWorstPlan(t *testing.T) {
 	})
 }
 
-// TestChoicesIgnoreFuture: what follows a sample changes no choice up to it.
+// TestChoicesIgnoreFuture checks that later samples do not change earlier choices.
 func TestChoicesIgnoreFuture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const samples = 200
@@ -229,8 +229,8 @@ func TestChoicesIgnoreFuture(t *testing.T) {
 	})
 }
 
-// TestPaysPricePerGap: every gap is paid at its own price, and spot that costs more than on-demand
-// is left.
+// TestPaysPricePerGap checks that every gap is paid at its own price, and spot that costs more than
+// on-demand is left.
 func TestPaysPricePerGap(t *testing.T) {
 	z := zone("z", strings.Repeat("#", 18))
 	for i := range z.Up {
@@ -261,7 +261,7 @@ func TestPaysPricePerGap(t *testing.T) {
 	}
 }
 
-// TestMovesAcrossZones: two zones of which always one is up, and one that is cheaper.
+// TestMovesAcrossZones checks that two zones of which always one is up, and one that is cheaper.
 func TestMovesAcrossZones(t *testing.T) {
 	a, b := strings.Repeat(strings.Repeat("#", 60)+strings.Repeat(".", 60), 20), strings.Repeat(
 		strings.Repeat(".", 60)+strings.Repeat("#", 60), 20)

@@ -23,9 +23,9 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Zones are the same by zone; with AcrossZones there is one of all together.
 	Zones []ZoneReport `json:"zones"`
-	// Advisor is the published interruption band of the machine type; null where it is not read.
+	// Advisor is the published interruption band of the machine type; null if it is not read.
 	Advisor *Band `json:"advisor,omitempty"`
-	// Placements are the placement scores of the machine type; null where they are not read.
+	// Placements are the placement scores of the machine type; null if they are not read.
 	Placements *Placements `json:"placement_scores,omitempty"`
 	// Assumptions are those behind the figures.
 	Assumptions []string `json:"assumptions"`
@@ -42,8 +42,8 @@ type Report struct {
 type Result struct {
 	// Name is the strategy.
 	Name string `json:"name"`
-	// Saving is 1 − mean cost / ((work + restart) × on-demand price); below 0 where the
-	// strategy costs more than that.
+	// Saving is 1 − mean cost / ((work + restart) × on-demand price); below 0 if the strategy costs
+	// more than that.
 	Saving float64 `json:"saving"`
 	// Misses is how many cases did not end by the deadline.
 	Misses int `json:"misses"`

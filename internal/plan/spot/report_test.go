@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestReportSchema holds the documents to their shapes.
+// TestReportSchema checks the documents to their shapes.
 func TestReportSchema(t *testing.T) {
 	const hostile = `<b>"z"&`
 	tr := Trace{
@@ -114,7 +114,7 @@ func BenchmarkAcrossZones(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckpoint is the runs of 50 zones over 45 days.
+// BenchmarkCheckpoint plans the runs of 50 zones over 45 days.
 func BenchmarkCheckpoint(b *testing.B) {
 	tr := shrinkHazard(50, 20_000)
 	for b.Loop() {

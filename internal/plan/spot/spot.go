@@ -72,7 +72,7 @@ func ParseDeadline(text string, work time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// window is how many whole gaps a case has.
+// window is the number of whole gaps a case has.
 func (p Params) window(gap time.Duration) int { return int(p.Deadline / gap) }
 
 // stride is how many gaps lie between the starts of cases.

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// maxSamples is how many samples a trace may have: a year of thirty zones, every
-	// minute.
+	// maxSamples is the number of samples a trace may have: a year of thirty zones, every minute.
 	maxSamples = 1 << 24
 	// maxSeconds is the latest time in a file, in the year 4147.
 	maxSeconds = 1 << 36
@@ -39,8 +38,7 @@ type Zone struct {
 	First int
 	// Up says by sample whether a spot machine can be had, and one that runs goes on.
 	Up []bool
-	// Prices are for an hour, by sample: over 0 where it is up. Nil where none are
-	// recorded.
+	// Prices are for an hour, by sample: over 0 if it is up. Nil where none are recorded.
 	Prices []money.Amount
 }
 
@@ -70,12 +68,12 @@ var TraceFile = plan.Layout{
 	Others: true,
 }
 
-// Read reads CSV with the columns time and up, and if it likes zone, length and price.
-// A row is a run of samples: time is that of its first, in seconds from any start or as
-// RFC 3339; length is a number of seconds and a multiple of the gap, one gap where it is
-// empty; up is how many machines are up. A price is for an hour, and over 0 where they
-// are. Rows of a zone are in order and without holes; a sample may be off its place by
-// less than half a gap. Errors are a *plan.FileError with the place.
+// Read reads CSV with the columns time and up, and if it likes zone, length and price. A row is a
+// run of samples: time is that of its first, in seconds from any start or as RFC 3339; length is a
+// number of seconds and a multiple of the gap, one gap where it is empty; up is how many machines
+// are up. A price is for an hour, and over 0 if they are. Rows of a zone are in order and without
+// holes; a sample may be off its place by less than half a gap. Errors are a *plan.FileError with
+// the place.
 func Read(r io.Reader, name string, m Map) (Trace, error) {
 	tr := Trace{Name: name, Gap: m.Gap}
 	if m.Gap < time.Second || m.Gap%time.Second != 0 {
@@ -165,7 +163,7 @@ func (in *reader) row(row plan.Row) error {
 	return in.extend(row, z, n)
 }
 
-// length is how many samples a row is.
+// length is the number of samples in a row.
 func (in *reader) length(row plan.Row) (int64, error) {
 	n := int64(1)
 	if row.Text("length") != "" {

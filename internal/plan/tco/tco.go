@@ -45,7 +45,7 @@ type Report struct {
 	// EffortHours and EffortUSD are spent once.
 	EffortHours float64      `json:"effort_hours"`
 	EffortUSD   money.Amount `json:"effort_usd"`
-	// BreakEvenMonths is when what was spent has come back; null where it never does.
+	// BreakEvenMonths is when what was spent has come back; null if it never does.
 	BreakEvenMonths *float64 `json:"break_even_months"`
 	// FirstYearUSD is a year's net saving less the effort.
 	FirstYearUSD money.Amount `json:"first_year_usd"`

@@ -102,7 +102,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestTheLeastSavingIsTheLine: a dollar over it is advised, a dollar under is not.
+// TestTheLeastSavingIsTheLine checks that a dollar over it is advised, a dollar under is not.
 func TestTheLeastSavingIsTheLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Params{Effort: time.Duration(rapid.IntRange(0, 5000).Draw(t, "hours")) * time.Hour,

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// Bars draws horizontal bars, a row each.
+// Bars is a chart of horizontal bars.
 type Bars struct {
 	// Title describes the chart for the alternative text.
 	Title string
 	Axis  Axis
-	// Parts names the parts of stacked bars, in order; nil where bars have one part.
+	// Parts names the parts of stacked bars in order; nil for simple bars.
 	Parts []string
-	// Colors are those of the parts; without them they are taken in the order of the
-	// palette.
+	// Colors are the colors of the parts; by default those of the palette in order.
 	Colors []Color
-	// Band names the bands of the rows, Range their intervals and Limit their limits, for
-	// the legend: "usual share", "forecast p10 to p90", "limit".
+	// Band, Range and Limit are legend names of the rows' bands, intervals and limits: "usual
+	// share", "forecast p10 to p90", "limit".
 	Band, Range, Limit string
-	// Ordered keeps the rows in their order; else the largest is first.
+	// Ordered keeps the order of rows; otherwise the largest comes first.
 	Ordered bool
 	Rows    []Bar
 	// Marks are lines across all rows: "target $0.0002".
@@ -30,21 +29,21 @@ type Bars struct {
 // Bar is a row of [Bars].
 type Bar struct {
 	Label string
-	// Value is the length of the bar, or the sum of its Parts where it has any.
+	// Value is the length of the bar, or the sum of its Parts if there are any.
 	Value float64
 	Parts []float64
-	// Note replaces the value as the text at the end of the bar.
+	// Note replaces the value at the end of the bar.
 	Note string
-	// Color is the color of a bar of one part.
+	// Color is the color of a simple bar.
 	Color Color
-	// BandFrom and BandTo are a band to compare with, Low and High an interval around
-	// an estimate, both on the axis; equal is none.
+	// BandFrom and BandTo are a band for comparison, Low and High an interval around an estimate,
+	// both on the axis; none if equal.
 	BandFrom, BandTo, Low, High float64
-	// Limit is a limit on the axis; 0 is none.
+	// Limit is a limit on the axis; 0 for none.
 	Limit float64
 }
 
-// Mark is a value on an axis that a chart is read against, with its name.
+// Mark is a named reference value on an axis.
 type Mark struct {
 	At    float64
 	Label string
@@ -63,7 +62,7 @@ func (b *Bar) sum() float64 {
 	return sum
 }
 
-// end is the right end of all that a row draws.
+// end returns the right end of a row's drawing.
 func (b *Bar) end() float64 {
 	end := 0.0
 	for _, v := range []float64{b.sum(), b.BandTo, b.High, b.Limit} {
@@ -83,7 +82,7 @@ func (b *Bar) text(a *Axis) string {
 	}())
 }
 
-// color is that of a part.
+// color returns the color of a part.
 func (b *Bars) color(part int) Color {
 	if part < len(b.Colors) {
 		return b.Colors[part]
@@ -119,7 +118,7 @@ func (b Bars) SVG() string {
 	})
 }
 
-// render draws the rows, whose labels and notes are as wide as given, and returns the height.
+// render draws the rows with the given widths of labels and notes, and returns the height.
 func (b *Bars) render(c *canvas, rows []Bar, values []float64, label, note float64) float64 {
 	from, to, height := margin+label+10, c.width-margin-note-10, barRow
 	if c.narrow() {
@@ -141,7 +140,7 @@ func (b *Bars) render(c *canvas, rows []Bar, values []float64, label, note float
 	return bottom + axis
 }
 
-// key draws the legend and returns where it ends.
+// key draws the legend and returns its end.
 func (b *Bars) key(c *canvas) float64 {
 	names := slices.Clone(b.Parts)
 	extra := map[int]string{}
@@ -168,7 +167,7 @@ func (b *Bars) key(c *canvas) float64 {
 	})
 }
 
-// row draws one bar with what belongs to it. On a narrow picture label and note stand above it.
+// row draws one bar. In a narrow picture its label and note are above it.
 func (b *Bars) row(c *canvas, r *Bar, s scale, y, label, note float64) {
 	text := r.text(&b.Axis)
 	if c.narrow() {
@@ -223,15 +222,15 @@ func (c *canvas) band(x, y, w, h float64) {
 		y, w, h)
 }
 
-// interval draws a line with caps.
+// interval draws a line with end caps.
 func (c *canvas) interval(from, to, y float64) {
 	c.line(from, y, to, y, Ink, 2, "")
 	c.line(from, y-5, from, y+5, Ink, 2, "")
 	c.line(to, y-5, to, y+5, Ink, 2, "")
 }
 
-// marks draws the names of marks above what they cross, on as many lines as keep them
-// apart, and returns the height of them.
+// marks draws the names of marks above the rows, on as many lines as needed to avoid overlap, and
+// returns their height.
 func (c *canvas) marks(s scale, marks []Mark, y float64) float64 {
 	lines := 0
 	for _, m := range marks {

@@ -39,7 +39,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Measures in units of the picture, which are pixels at its full width.
+// Dimensions in units of the picture, which are pixels at its full width.
 const (
 	fullWidth   = 720.0
 	narrowWidth = 320.0
@@ -47,7 +47,7 @@ const (
 	lineStep    = 18.0
 	margin      = 6.0
 	// MinWidth is the width in pixels under which a page shows the narrow form of a picture: the
-	// text of the wide one is 11.5 pixels high there. MinNarrow is the least width of the narrow
+	// text of the wide form is 11.5 pixels high there. MinNarrow is the minimum width of the narrow
 	// form, at which its text is 11 pixels high.
 	MinWidth  = 640
 	MinNarrow = 272
@@ -56,10 +56,10 @@ const (
 // Color is a color of the palette.
 type Color int
 
-// Colors. Blue is used, planned or within limits, Orange wasted or in need of attention, Green
-// saved, and Gray anything else. The soft ones go next to their strong one: reserved next to
-// spent, expected next to measured, and SoftBlue is storage as well. Hatched is unmeasured: gray
-// with stripes, which no solid color can be taken for.
+// Colors. Blue means used, planned or within limits, Orange wasted or in need of attention, Green
+// saved, and Gray anything else. Soft colors accompany their strong color: reserved next to spent,
+// expected next to measured; SoftBlue is also storage. Hatched means unmeasured: gray with stripes,
+// unlike any solid color.
 const (
 	Blue Color = iota
 	Orange
@@ -72,7 +72,7 @@ const (
 	Hatched Color = -1
 )
 
-// palette holds the values on light and on dark pages.
+// palette holds the values for light and dark pages.
 var palette = [...]struct{ name, light, dark string }{
 	Blue:       {"chart-blue", "#1d5fa8", "#5b9bea"},
 	Orange:     {"chart-orange", "#c75b12", "#f2953d"},
@@ -84,8 +84,7 @@ var palette = [...]struct{ name, light, dark string }{
 	SoftGreen:  {"chart-soft-green", "#8fe8c4", "#1f5a3c"},
 }
 
-// CSS defines the colors of charts for light and dark pages. A page that shows a chart
-// includes it.
+// CSS defines the colors of charts for light and dark pages. Pages with charts include it.
 var CSS = css()
 
 func css() string {
@@ -107,7 +106,7 @@ func css() string {
 		"@media print { .chart { overflow: visible; } .chart svg { min-width: 0 !important; } }\n"
 }
 
-// paint is the value of a color in an attribute.
+// paint returns the value of a color for an attribute.
 func (c Color) paint() string {
 	if c == Hatched {
 		return "url(#" + hatchID + ")"
@@ -116,26 +115,25 @@ func (c Color) paint() string {
 	return "var(--" + p.name + ", " + p.light + ")"
 }
 
-// hatchID stands for the id of the stripes of [Hatched], which each picture that uses them defines.
+// hatchID is replaced by a unique ID in each picture that uses [Hatched].
 const hatchID = "chart-hatched"
 
-// hatch defines the stripes.
+// hatch defines the stripe pattern.
 var hatch = `<defs><pattern id="` + hatchID + `" width="6" height="6" patternUnits="userSpaceOnUse" ` +
 	`patternTransform="rotate(45)"><rect width="6" height="6" fill="` + Gray.paint() + `" fill-opacity=".3"/>` +
 	`<rect width="2" height="6" fill="` + Gray.paint() + `"/></pattern></defs>`
 
 // Axis is one axis of a chart.
 type Axis struct {
-	// Label names the quantity with its unit: "dollars a month".
+	// Label is the quantity with its unit: "dollars a month".
 	Label string
-	// Format prints a value; nil prints up to two decimals.
+	// Format formats a value; nil uses up to two decimals.
 	Format func(float64) string
-	// Log draws powers of ten as far apart as one another. Values of 0 or less are drawn
-	// at its lower end.
+	// Log uses a logarithmic scale. Values of 0 or less are drawn at its lower end.
 	Log bool
-	// Ticks are the values that are labeled; nil takes round ones.
+	// Ticks are the labeled values; nil chooses round ones.
 	Ticks []float64
-	// Least and Most widen the axis beyond what is drawn; equal is no bound.
+	// Least and Most extend the axis beyond the data; equal for no extension.
 	Least, Most float64
 }
 
@@ -146,7 +144,7 @@ func (a *Axis) print(v float64) string {
 	return plain.Number(v, 2)
 }
 
-// USD prints dollars on axes and bars: "$0", "$0.25", "-$1,200".
+// USD formats dollars for axes and bars: "$0", "$0.25", "-$1,200".
 func USD(v float64) string {
 	digits := 0
 	if size := math.Abs(v); size < 100 && math.Abs(size-math.Round(size)) > 1e-9 {
@@ -162,13 +160,13 @@ func USD(v float64) string {
 	return "$" + s
 }
 
-// Percent prints a share of 0 to 1 on axes and bars: "42%".
+// Percent formats a share of 0 to 1 for axes and bars: "42%".
 func Percent(share float64) string { return plain.Percent(100*share, 1) }
 
-// finite reports whether a value can be drawn. NaN and infinities stand for unknown values.
+// finite reports whether a value can be drawn. NaN and infinities represent unknown values.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// textWidth is at least how wide a text is drawn in any common sans-serif font.
+// textWidth returns an upper bound of the width of a text in common sans-serif fonts.
 func textWidth(s string) float64 {
 	w := 0.0
 	for _, r := range s {
@@ -190,7 +188,7 @@ func textWidth(s string) float64 {
 	return w * fontSize
 }
 
-// cut returns s cut to a width with "…".
+// cut truncates s to a width with "…".
 func cut(s string, most float64) string {
 	if textWidth(s) <= most {
 		return s
@@ -202,21 +200,21 @@ func cut(s string, most float64) string {
 	return strings.TrimRight(string(runes), " ") + "…"
 }
 
-// Anchors of texts.
+// Text anchors.
 const (
 	start  = "start"
 	middle = "middle"
 	end    = "end"
 )
 
-// box is where a text is drawn.
+// box is the bounding box of a text.
 type box struct{ left, top, right, bottom float64 }
 
 func (b box) overlaps(o box) bool {
 	return b.left < o.right && o.left < b.right && b.top < o.bottom && o.top < b.bottom
 }
 
-// place is the box of a text whose baseline is at y.
+// place returns the box of a text with its baseline at y.
 func place(x, y float64, anchor, s string) box {
 	w := textWidth(s)
 	switch anchor {
@@ -228,7 +226,7 @@ func place(x, y float64, anchor, s string) box {
 	return box{x, y - fontSize*0.8, x + w, y + fontSize*0.25}
 }
 
-// canvas is a picture being drawn.
+// canvas is a picture under construction.
 type canvas struct {
 	width float64
 	b     strings.Builder
@@ -241,7 +239,7 @@ func (c *canvas) fact(format string, args ...any) {
 	c.facts = append(c.facts, plain.Line(fmt.Sprintf(format, args...)))
 }
 
-// text draws a text with its baseline at y.
+// text draws a text with the baseline at y.
 func (c *canvas) text(x, y float64, anchor, s string) {
 	s = plain.Line(s)
 	if s == "" {
@@ -251,7 +249,7 @@ func (c *canvas) text(x, y float64, anchor, s string) {
 	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, html.EscapeString(s))
 }
 
-// free reports whether a text would overlap none.
+// free reports whether a text would not overlap another one.
 func (c *canvas) free(x, y float64, anchor, s string) bool {
 	at := place(x, y, anchor, plain.Line(s))
 	at.left, at.right = at.left-4, at.right+4
@@ -263,7 +261,7 @@ func (c *canvas) free(x, y float64, anchor, s string) bool {
 	return at.left >= 0 && at.right <= c.width
 }
 
-// label draws a text cut to a width, with the whole of it as a tooltip.
+// label draws a text truncated to a width, with the full text as tooltip.
 func (c *canvas) label(x, y float64, anchor, s string, most float64) {
 	s = plain.Line(s)
 	short := cut(s, most)
@@ -292,14 +290,14 @@ func (c *canvas) line(x1, y1, x2, y2 float64, color Color, thick float64, dash s
 		color.paint(), thick, dash)
 }
 
-// grid draws a line of the grid behind what is measured.
+// grid draws a grid line behind the data.
 func (c *canvas) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&c.b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="currentColor" stroke-opacity=".16"/>`, x1,
 		y1, x2, y2)
 }
 
-// legend draws what the colors mean at the top, from the left, in as many lines as it takes, and
-// returns the height of them. sample draws the sign at a place of 14 by 10.
+// legend draws the meaning of the colors at the top, from the left, on as many lines as needed, and
+// returns its height. sample draws a symbol of 14 by 10.
 func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float64 {
 	x, line := margin, 0.0
 	for i, name := range names {
@@ -315,11 +313,10 @@ func (c *canvas) legend(names []string, sample func(i int, x, y float64)) float6
 	return lineStep*(line+1) + 6
 }
 
-// narrow reports whether labels stand above what they name, because there is no room before it.
+// narrow reports whether labels are drawn above the data, because there is no room next to it.
 func (c *canvas) narrow() bool { return c.width == narrowWidth }
 
-// picture draws a chart in its wide and its narrow form. render draws one of them and returns its
-// height.
+// picture draws a chart in its wide and narrow form. render draws one form and returns its height.
 func picture(title string, render func(c *canvas) float64) string {
 	title = plain.Line(title)
 	var b strings.Builder
@@ -337,7 +334,7 @@ func picture(title string, render func(c *canvas) float64) string {
 	return b.String()
 }
 
-// finish writes the picture of a height as SVG.
+// finish writes the picture as SVG.
 func (c *canvas) finish(b *strings.Builder, title, class string, least, height float64) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(title + c.b.String()))
@@ -350,13 +347,13 @@ func (c *canvas) finish(b *strings.Builder, title, class string, least, height f
 		html.EscapeString(strings.Join(c.facts, "; ")))
 	drawn := c.b.String()
 	if strings.Contains(drawn, Hatched.paint()) {
-		// Ids are unique in a page of several pictures.
+		// IDs must be unique on a page with several pictures.
 		drawn = strings.ReplaceAll(hatch+drawn, hatchID, id+"-hatched")
 	}
 	b.WriteString(drawn + "</svg>")
 }
 
-// nothing is the picture of no data: it says so.
+// nothing returns the picture for no data, which says so.
 func nothing(title string) string {
 	return picture(title, func(c *canvas) float64 {
 		c.fact("there is nothing to draw")

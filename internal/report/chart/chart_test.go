@@ -17,7 +17,7 @@ import (
 
 var november = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
-// name draws labels as they come: short, long, wide, hostile.
+// name generates labels: short, long, wide, hostile.
 func name() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9 -]{1,60}`), rapid.StringMatching(`[W@%m]{1,40}`),
 		rapid.StringMatching(`[訓練ノ]{1,30}`),
@@ -35,7 +35,7 @@ func marks(t *rapid.T) []chart.Mark {
 	}), 0, 4).Draw(t, "marks")
 }
 
-func TestBarsOfAnything(t *testing.T) {
+func TestBarsWithRandomData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := chart.Bars{
 			Title: "Cost by team", Axis: chart.Axis{Label: name().Draw(t, "axis"), Format: chart.USD},
@@ -65,7 +65,7 @@ func TestBarsOfAnything(t *testing.T) {
 	})
 }
 
-func TestLinesOfAnything(t *testing.T) {
+func TestLinesWithRandomData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := chart.Lines{
 			Title: "Cost over time", X: chart.Axis{Label: "checkpoint interval, minutes"},
@@ -97,7 +97,7 @@ func TestLinesOfAnything(t *testing.T) {
 	})
 }
 
-func TestColumnsOfAnything(t *testing.T) {
+func TestColumnsWithRandomData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := chart.Columns{
 			Title: "Cost by day", X: "day (UTC)", Y: chart.Axis{
@@ -118,7 +118,7 @@ func TestColumnsOfAnything(t *testing.T) {
 	})
 }
 
-func TestLanesOfAnything(t *testing.T) {
+func TestLanesWithRandomData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := chart.Lanes{
 			Title: "Placements", Axis: chart.Axis{Label: "memory slices"},
@@ -142,7 +142,7 @@ func TestLanesOfAnything(t *testing.T) {
 	})
 }
 
-func TestBarsAreSortedAndSaid(t *testing.T) {
+func TestBarsAreSortedAndDescribed(t *testing.T) {
 	rows := []chart.Bar{
 		{Label: "language", Value: 12311}, {Label: "vision", Value: 39020, Low: 30000, High: 50000, Limit: 45000},
 	}
@@ -171,7 +171,7 @@ func TestBarsAreSortedAndSaid(t *testing.T) {
 	}
 }
 
-// TestGapsAreNotZero: what is not known breaks a line.
+// TestGapsAreNotZero checks that unknown values interrupt a line.
 func TestGapsAreNotZero(t *testing.T) {
 	points := []chart.Point{{X: 0, Y: 1}, {X: 1, Y: 2}, {X: 2, Y: math.NaN()}, {X: 3, Y: 2}, {X: 4, Y: 1}}
 	svg := chart.Lines{Title: "x", Series: []chart.Series{{Name: "a", Points: points}}}.SVG()
@@ -198,7 +198,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestCheckFindsProblems holds the checker to pictures with a mistake each.
+// TestCheckFindsProblems checks pictures with one mistake each.
 func TestCheckFindsProblems(t *testing.T) {
 	const head = `<svg viewBox="0 0 100 100" role="img" font-size="13" class="least-100"><title>1</title>`
 	for name, svg := range map[string]string{
@@ -230,7 +230,7 @@ type counter struct {
 func (c *counter) Helper()               {}
 func (c *counter) Errorf(string, ...any) { c.n++ }
 
-// TestShortTimeAxesHaveTicks labels the times of a picture of seconds, minutes and hours.
+// TestShortTimeAxesHaveTicks checks axes of seconds, minutes and hours.
 func TestShortTimeAxesHaveTicks(t *testing.T) {
 	begin := time.Date(2026, 11, 27, 22, 36, 25, 0, time.UTC)
 	for _, c := range []struct {

@@ -8,12 +8,12 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Lanes draws blocks on lanes: the slices of GPUs, the states of machines over time.
+// Lanes is a chart of blocks on lanes, such as slices of GPUs or states of machines over time.
 type Lanes struct {
 	// Title describes the chart for the alternative text.
 	Title string
 	Axis  Axis
-	// Kinds names what the colors mean, for the legend.
+	// Kinds are the meanings of colors for the legend.
 	Kinds []Kind
 	Rows  []Lane
 	// Marks are lines across all lanes.
@@ -32,8 +32,8 @@ type Lane struct {
 	Blocks []Block
 }
 
-// Block is a part of a lane. Its label is drawn where it fits, and is its tooltip. An
-// Empty block is an outline: room that nothing takes.
+// Block is a part of a lane. Its label is drawn if it fits, and is its tooltip. An Empty block is
+// an outline for free space.
 type Block struct {
 	From, To float64
 	Label    string
@@ -112,7 +112,7 @@ func (l *Lanes) render(c *canvas, label float64, values []float64) float64 {
 	return bottom + below
 }
 
-// block draws a block light enough for text on it.
+// block draws a block in a color light enough for text.
 func (c *canvas) block(x, y, w, h float64, color Color, empty bool, tip string) {
 	fill := `fill="` + color.paint() + `" fill-opacity=".3" stroke="` + color.paint() + `" stroke-width="1.5"`
 	if empty {

@@ -10,15 +10,15 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Lines draws series of values over a common axis.
+// Lines is a chart of series over a common axis.
 type Lines struct {
 	// Title describes the chart for the alternative text.
 	Title  string
 	X, Y   Axis
 	Series []Series
-	// Limits are values of Y that the series are read against, Moments values of X.
+	// Limits are reference values of Y, Moments of X.
 	Limits, Moments []Mark
-	// Free does not draw 0 as part of Y.
+	// Free omits 0 from the Y axis.
 	Free bool
 }
 
@@ -29,14 +29,14 @@ type Series struct {
 	Points []Point
 	// Step holds each value until the next point.
 	Step bool
-	// Dashed is for what is expected, not measured.
+	// Dashed marks expected instead of measured values.
 	Dashed bool
 	// Scatter draws points without a line.
 	Scatter bool
 }
 
-// Point is a value. A Y that is NaN is a gap: what was not known is not drawn as 0. Low
-// and High are a band around it; equal is none. Note is its tooltip.
+// Point is a value. A Y of NaN is a gap: unknown values are not drawn as 0. Low and High are a band
+// around it; none if equal. Note is its tooltip.
 type Point struct {
 	X, Y, Low, High float64
 	Note            string
@@ -73,7 +73,7 @@ func (l Lines) SVG() string {
 	return picture(l.Title, func(c *canvas) float64 { return l.render(c, xs, ys) })
 }
 
-// render draws the chart for the values that its axes hold, and returns its height.
+// render draws the chart for the given axis values, and returns its height.
 func (l *Lines) render(c *canvas, xs, ys []float64) float64 {
 	y := margin
 	if names := l.names(); len(names) > 1 {
@@ -154,7 +154,7 @@ func (l *Lines) draw(c *canvas, i int, h, v scale) {
 		if known <= maxDots || s.Scatter {
 			c.dot(i, x, y, s.Color, text)
 		}
-		// A long series is told by points spread over it, its last one among them.
+		// A long series is described by points spread over it, including the last.
 		if every := (len(s.Points) + maxFacts - 1) / maxFacts; k%every == 0 || k == len(s.Points)-1 {
 			said = append(said, l.X.print(p.X)+" "+l.Y.print(p.Y))
 		}
@@ -177,8 +177,7 @@ func (l *Lines) draw(c *canvas, i int, h, v scale) {
 	c.fact("%s: %s", plain.Line(s.Name), strings.Join(said, ", "))
 }
 
-// limits draws the limits across the plot, and their names so far apart that they do not
-// overlap.
+// limits draws the limits across the plot, with their names moved apart.
 func (l *Lines) limits(c *canvas, v scale, left float64) {
 	for _, m := range l.Limits {
 		y := v.at(m.At)
@@ -197,7 +196,7 @@ func (l *Lines) limits(c *canvas, v scale, left float64) {
 	}
 }
 
-// dot draws a point. Series differ by shape as well as by color.
+// dot draws a point. Series differ in shape as well as color.
 func (c *canvas) dot(series int, x, y float64, color Color, tip string) {
 	shape := fmt.Sprintf(`<circle cx="%.1f" cy="%.1f" r="3.2"`, x, y)
 	switch series % 4 {
@@ -213,22 +212,22 @@ func (c *canvas) dot(series int, x, y float64, color Color, tip string) {
 		element)
 }
 
-// Columns draws stacked columns, one for each label, in their order.
+// Columns is a chart of stacked columns, one per label, in order.
 type Columns struct {
 	// Title describes the chart for the alternative text.
 	Title string
 	// Labels name the columns: days, periods.
 	Labels []string
-	// X names what the labels are: "day".
+	// X is the name of the labels: "day".
 	X string
 	Y Axis
 	// Parts are stacked from the bottom.
 	Parts []Part
-	// Limits are values of Y that the columns are read against.
+	// Limits are reference values of Y.
 	Limits []Mark
 }
 
-// Part is one part of all columns. A value that is NaN is not known and not drawn.
+// Part is one part of all columns. A NaN value is unknown and not drawn.
 type Part struct {
 	Name   string
 	Color  Color
@@ -255,7 +254,7 @@ func (l Columns) SVG() string {
 	return picture(l.Title, func(c *canvas) float64 { return l.render(c, values) })
 }
 
-// render draws the chart and returns its height; values are all that the axis holds.
+// render draws the chart and returns its height; values are all values of the axis.
 func (l *Columns) render(c *canvas, values []float64) float64 {
 	y := margin
 	if len(l.Parts) > 1 {

@@ -12,14 +12,13 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/chart/charttest"
 )
 
-// phone is the width of a picture on a page of 390 pixels: less the paddings of the page and of
-// the card.
+// phone is the width of a picture on a page of 390 pixels, without the padding of page and card.
 const phone = 390 - 2*16 - 2*23
 
 var bar = regexp.MustCompile(`<rect x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)" height="18.0"`)
 
-// TestBarsFitPhones: the narrow form of a chart is not cut off at 390 pixels, and its longest bar
-// takes most of the width, whatever the labels.
+// TestBarsFitPhones checks that the narrow form of a chart fits 390 pixels, and that its longest
+// bar takes most of the width, with any labels.
 func TestBarsFitPhones(t *testing.T) {
 	if chart.MinNarrow > phone {
 		t.Fatalf("the narrow form needs %d pixels, a phone shows %d", chart.MinNarrow, phone)

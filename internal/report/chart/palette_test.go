@@ -9,7 +9,7 @@ import (
 
 type rgb [3]float64
 
-// linear reads a color of the palette as linear light.
+// linear converts a palette color to linear light.
 func linear(t *testing.T, hex string) rgb {
 	var out rgb
 	for i := range out {
@@ -58,15 +58,15 @@ func distance(a, b rgb) float64 {
 	return math.Sqrt(math.Pow(a[0]-b[0], 2) + math.Pow(a[1]-b[1], 2) + math.Pow(a[2]-b[2], 2))
 }
 
-// contrast is that of the Web Content Accessibility Guidelines.
+// contrast is the contrast ratio of the Web Content Accessibility Guidelines.
 func contrast(a, b rgb) float64 {
 	light := func(c rgb) float64 { return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2] + 0.05 }
 	return max(light(a)/light(b), light(b)/light(a))
 }
 
-// TestPaletteUnderDeuteranopia: any two colors differ by a color difference (CIE76) that
-// is seen at a glance, for full color vision and for deuteranopia, on light and on dark
-// pages. Strong colors stand out against the page.
+// TestPaletteUnderDeuteranopia checks that any two colors differ visibly (CIE76), with full color
+// vision and deuteranopia, on light and dark pages, and that strong colors stand out against the
+// page.
 func TestPaletteUnderDeuteranopia(t *testing.T) {
 	same := func(c rgb) rgb { return c }
 	for _, theme := range []struct {
@@ -86,7 +86,7 @@ func TestPaletteUnderDeuteranopia(t *testing.T) {
 					}
 				}
 			}
-			// The two that mean opposites differ most.
+			// The pair with opposite meanings must differ most.
 			if d := distance(see(linear(t, theme.of(int(Blue)))), see(linear(t, theme.of(int(Orange))))); d < 60 {
 				t.Errorf("%s, %s: blue and orange differ by %.1f, want at least 60", theme.name, sight, d)
 			}
@@ -98,7 +98,7 @@ func TestPaletteUnderDeuteranopia(t *testing.T) {
 			}
 		}
 	}
-	// The test can tell: red and green of the same lightness are one color to deuteranopia.
+	// Check the check: red and green of the same lightness are indistinguishable with deuteranopia.
 	if d := distance(deuteranopia(linear(t, "#b06040")), deuteranopia(linear(t, "#6f8040"))); d > 20 {
 		t.Errorf("red and green differ by %.1f under deuteranopia, so the simulation is wrong", d)
 	}

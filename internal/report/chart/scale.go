@@ -7,14 +7,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// scale maps values of an axis to places of the picture.
+// scale maps values of an axis to positions in the picture.
 type scale struct {
 	axis     *Axis
 	low, top float64 // values
-	from, to float64 // places of low and top
+	from, to float64 // positions of low and top
 }
 
-// newScale fits an axis to values. origin says that 0 is part of it.
+// newScale fits an axis to values; origin includes 0.
 func newScale(axis *Axis, values []float64, origin bool, from, to float64) scale {
 	low, top := math.Inf(1), math.Inf(-1)
 	take := func(v float64) {
@@ -41,14 +41,14 @@ func newScale(axis *Axis, values []float64, origin bool, from, to float64) scale
 	case low == top && axis.Log:
 		low, top = low/2, top*2
 	case low == top:
-		// One value alone stands in the middle.
+		// A single value is in the middle.
 		gap := max(math.Abs(low)/2, 1e-9)
 		low, top = low-gap, top+gap
 	}
 	return scale{axis: axis, low: low, top: top, from: from, to: to}
 }
 
-// at returns the place of a value; beyond the ends it is the end.
+// at returns the position of a value, clamped to the ends.
 func (s scale) at(v float64) float64 {
 	v = min(max(v, s.low), s.top)
 	share := (v - s.low) / (s.top - s.low)
@@ -58,7 +58,7 @@ func (s scale) at(v float64) float64 {
 	return s.from + share*(s.to-s.from)
 }
 
-// rounded widens the scale to round values, so that its ends are ticks.
+// rounded extends the scale to round values, so that its ends are ticks.
 func (s scale) rounded() scale {
 	if s.axis.Log || s.axis.Ticks != nil {
 		return s
@@ -68,7 +68,7 @@ func (s scale) rounded() scale {
 	return s
 }
 
-// step is the distance of about n round values: 1, 2 or 5 times a power of ten.
+// step returns a distance for about n round values: 1, 2 or 5 times a power of ten.
 func (s scale) step(n float64) float64 {
 	rough := (s.top - s.low) / n
 	power := math.Pow(10, math.Floor(math.Log10(rough)))
@@ -80,7 +80,7 @@ func (s scale) step(n float64) float64 {
 	return 10 * power
 }
 
-// ticks returns the values that are labeled, in order.
+// ticks returns the labeled values in order.
 func (s scale) ticks() []float64 {
 	inside := func(v float64) bool {
 		slack := (s.top - s.low) * 1e-9
@@ -125,8 +125,8 @@ func (s scale) ticks() []float64 {
 	return out
 }
 
-// below draws the ticks and the label of a horizontal axis from y on, with lines up to
-// top, and returns the height that it takes. Labels that would overlap are left out.
+// below draws the ticks and the label of a horizontal axis from y on, with lines up to top, and
+// returns its height. Overlapping labels are left out.
 func (c *canvas) below(s scale, top, y float64) float64 {
 	for _, v := range s.ticks() {
 		x := s.at(v)
@@ -162,7 +162,7 @@ func (c *canvas) left(s scale, x, right float64) {
 	}
 }
 
-// room is the width of the labels of a vertical axis.
+// room returns the width of the labels of a vertical axis.
 func (s scale) room() float64 {
 	w := 0.0
 	for _, v := range s.ticks() {
@@ -171,8 +171,7 @@ func (s scale) room() float64 {
 	return w + 8 + 2*margin
 }
 
-// Dates is the axis of times from one to another, in UTC. Its values are seconds of Unix
-// time (see [Second]).
+// Dates returns a UTC time axis. Its values are Unix seconds (see [Second]).
 func Dates(from, to time.Time) Axis {
 	const day = 24 * time.Hour
 	length := to.Sub(from)
@@ -216,5 +215,5 @@ func Dates(from, to time.Time) Axis {
 	return a
 }
 
-// Second returns a time as the value that [Dates] measures.
+// Second converts a time to a value of [Dates].
 func Second(t time.Time) float64 { return float64(t.Unix()) }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// WriteCSV writes rows. Text that a spreadsheet would take for a formula is quoted with an
+// WriteCSV writes rows. Text that a spreadsheet would read as a formula is prefixed with an
 // apostrophe.
 func WriteCSV(w io.Writer, what string, rows iter.Seq[[]string]) error {
 	out := csv.NewWriter(w)
@@ -28,9 +28,8 @@ func WriteCSV(w io.Writer, what string, rows iter.Seq[[]string]) error {
 	return nil
 }
 
-// inert returns a cell of text that no spreadsheet takes for a formula: one that
-// begins like one gets an apostrophe before it, unless it is a plain number
-// (OWASP, CSV injection).
+// inert makes a cell safe for spreadsheets: text that starts like a formula gets an apostrophe,
+// unless it is a plain number (OWASP, CSV injection).
 func inert(s string) string {
 	if s == "" || !strings.ContainsRune("=+-@\t\r\n＝＋－＠", []rune(s)[0]) {
 		return s

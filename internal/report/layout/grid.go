@@ -7,62 +7,60 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Grid is a table. On a terminal it keeps one line a row: what does not fit is cut with
-// "…", and only where the least widths do not fit either, a row becomes a block with one
-// line for each column.
+// Grid is a table. On a terminal it uses one line per row: cells that do not fit are truncated with
+// "…", and only if the minimum widths do not fit either, each row becomes a block with one line per
+// column.
 type Grid struct {
 	Title string
 	Head  []string
-	// Right marks columns of figures: they are aligned on the right and never cut.
+	// Right marks numeric columns: aligned right and never truncated.
 	Right []bool
-	// States marks columns whose cells are decisions or states ("deny", "idle"): they
-	// are never cut, and colored where colors are on.
+	// States marks columns of decisions or states ("deny", "idle"): never truncated, and colored if
+	// colors are on.
 	States []bool
-	// Least is the width to which a column may be cut; 0 is ten columns or its heading.
+	// Least is the minimum width of a column; 0 means ten columns or its heading.
 	Least []int
-	// Priority ranks the columns: those with the lowest are cut first. Without it the first column
-	// is cut last.
+	// Priority ranks the columns: those with the lowest are truncated first. Without it the first
+	// column is truncated last.
 	Priority []int
 	Rows     [][]string
-	// Notes holds a line of text for each row, shown under it; "" is none.
+	// Notes holds a line of text for each row, shown under it; "" for none.
 	Notes []string
-	// Commands holds a command for each row, shown under it on a line of its own and
-	// never cut; "" is none.
+	// Commands holds a command for each row, shown under it on its own line and never truncated; ""
+	// for none.
 	Commands []string
-	// Code marks columns of names, which Markdown and pages show in the letters of code.
+	// Code marks columns of names, which Markdown and pages show in a code font.
 	Code []bool
-	// Fold are columns, from the right, that go under their row on a terminal where they
-	// would be cut; a page shows the first of them there.
+	// Fold lists columns, from the right, that move under their row on a terminal instead of being
+	// truncated; a page shows the first of them there.
 	Fold []int
-	// Extra is how many columns at the right end a terminal leaves out.
+	// Extra is the number of columns on the right that a terminal omits.
 	Extra int
-	// Most is how many rows a terminal and Markdown show of a table of Noun; 0 is all.
+	// Most bounds the rows, named by Noun, on a terminal and in Markdown; 0 for all.
 	Most int
 	Noun string
-	// Folded is a detail that a page shows only when a reader opens it, PageOnly one that
-	// no other output has.
+	// Folded tables are collapsed on pages, PageOnly ones appear only there.
 	Folded, PageOnly bool
-	// Below are lines under the table, on what it counts and does not show.
+	// Below holds lines under the table about omitted rows and counts.
 	Below []string
-	// Details are shown on a page when a reader opens a row; nil shows nothing.
+	// Details are shown on a page when a reader opens a row; nil for none.
 	Details []*Detail
 
-	// Paint colors a cell; nil leaves it as it is.
+	// Paint returns the color of a cell; nil for no color.
 	Paint func(row, column int) func(string) string
 }
 
-// Detail is more about a row.
+// Detail is additional information about a row.
 type Detail struct {
 	Pictures []Picture
 	Table    Grid
 	Terms    []Term
 }
 
-// Term is one thing to know, with the command that belongs to it.
+// Term is one fact with its command.
 type Term struct{ Name, Text, Command string }
 
-// shown returns the rows that a terminal and Markdown show, and says how many they leave
-// out.
+// shown returns the rows for a terminal and Markdown, and the number of omitted ones.
 func (g *Grid) shown() (rows [][]string, more string) {
 	if g.Most <= 0 || len(g.Rows) <= g.Most {
 		return g.Rows, ""
@@ -73,7 +71,7 @@ func (g *Grid) shown() (rows [][]string, more string) {
 // under reports whether a page shows a column under its row.
 func (g *Grid) under(column int) bool { return len(g.Fold) > 0 && g.Fold[0] == column }
 
-// cut returns the table as a terminal of a width shows it.
+// cut returns the table as shown on a terminal of a width.
 func (g *Grid) cut(width int) Grid {
 	out := *g
 	for range g.Extra {
@@ -122,7 +120,7 @@ func drop[T any](list []T, i int) []T {
 // indent is the space before a table and between its columns.
 const indent = 2
 
-// at returns the i-th of a list that may be shorter, and the zero value out of its range.
+// at returns the i-th element, or the zero value if it is out of range.
 func at[T any](list []T, i int) T {
 	var none T
 	if i >= 0 && i < len(list) {
@@ -131,11 +129,10 @@ func at[T any](list []T, i int) T {
 	return none
 }
 
-// fixed reports whether a column is never cut.
+// fixed reports whether a column is never truncated.
 func (g *Grid) fixed(column int) bool { return at(g.Right, column) || at(g.States, column) }
 
-// widths returns how wide each column is in a terminal, and false where not even the
-// least widths fit.
+// widths returns the column widths on a terminal, or false if not even the minimum widths fit.
 func (g *Grid) widths(width int) ([]int, bool) {
 	natural, least, priority := make([]int, len(g.Head)), make([]int, len(g.Head)), make([]int, len(g.Head))
 	total := 0
@@ -155,8 +152,8 @@ func (g *Grid) widths(width int) ([]int, bool) {
 		total += indent + natural[i]
 	}
 	for _, p := range slices.Compact(slices.Sorted(slices.Values(priority))) {
-		// The widest column of the rank gives up one column at a time, so that those of
-		// one rank end as wide as one another.
+		// The widest column of the rank shrinks by one at a time, so that columns of one rank end
+		// equally wide.
 		for total > width {
 			widest := -1
 			for i := range natural {
@@ -174,7 +171,7 @@ func (g *Grid) widths(width int) ([]int, bool) {
 	return natural, total <= width
 }
 
-// natural is how wide the heading and the cells of a column are.
+// natural returns the width of a column's heading and cells.
 func (g *Grid) natural(column int) int {
 	n := Width(plain.Line(g.Head[column]))
 	for _, row := range g.Rows {
@@ -231,11 +228,11 @@ func (g *Grid) rows(b *strings.Builder, width int, p Paint) {
 	}
 }
 
-// notes writes what stands under a row.
+// notes writes the lines under a row.
 func (g *Grid) notes(b *strings.Builder, n, indent, width int, p Paint) {
 	space := strings.Repeat(" ", indent)
 	if note := plain.Line(at(g.Notes, n)); note != "" {
-		// A reason is read whole; only a word wider than the terminal is cut.
+		// A note is wrapped, not truncated; only a word wider than the terminal is.
 		for _, line := range Wrap(note, max(width-indent, 20)) {
 			b.WriteString(space + p.Dim(Fit(line, max(width-indent, 20))) + "\n")
 		}
@@ -245,8 +242,8 @@ func (g *Grid) notes(b *strings.Builder, n, indent, width int, p Paint) {
 	}
 }
 
-// stacked writes each row as a block: its first column, then a line for each other
-// column that is not empty.
+// stacked writes each row as a block: its first column, then a line for each other non-empty
+// column.
 func (g *Grid) stacked(b *strings.Builder, width int, p Paint) {
 	label := 0
 	for _, h := range g.Head {
@@ -271,7 +268,7 @@ func (g *Grid) stacked(b *strings.Builder, width int, p Paint) {
 	}
 }
 
-// color returns the color of a cell; nil leaves it as it is.
+// color returns the color of a cell; nil for no color.
 func (g *Grid) color(row, column int, p Paint) func(string) string {
 	if g.Paint != nil {
 		if c := g.Paint(row, column); c != nil {
@@ -284,7 +281,7 @@ func (g *Grid) color(row, column int, p Paint) func(string) string {
 	return nil
 }
 
-// gridLine is a line of a table being written.
+// gridLine is a table line under construction.
 type gridLine struct {
 	width, used int
 	text        strings.Builder

@@ -76,9 +76,9 @@ func TestGridAtWidths(t *testing.T) {
 	}
 }
 
-// TestGridFoldsColumnsUnderTheirRow: a column that would be cut goes under its row, the first
-// of Fold first; columns and rows that only other outputs have are left out.
-func TestGridFoldsColumnsUnderTheirRow(t *testing.T) {
+// TestGridFoldsColumnsUnderRow checks that columns move under their row instead of being
+// truncated, in the order of Fold, and that columns and rows for other outputs are omitted.
+func TestGridFoldsColumnsUnderRow(t *testing.T) {
 	g := fleet
 	g.Commands, g.Fold, g.Extra, g.Most, g.Noun = nil, []int{4, 3}, 1, 1, "machine"
 	g.Head = append(slices.Clone(g.Head), "risk")
@@ -111,8 +111,8 @@ func TestGridFoldsColumnsUnderTheirRow(t *testing.T) {
 	}
 }
 
-// TestGridKeepsRows: whatever the cells are, no line is wider than the terminal, a row
-// is one line wherever the columns fit, figures and commands are whole.
+// TestGridKeepsRows checks for any cells that no line exceeds the terminal, that rows take one line
+// if the columns fit, and that numbers and commands are complete.
 func TestGridKeepsRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 7).Draw(t, "columns")
@@ -176,9 +176,9 @@ func TestStatesHaveColors(t *testing.T) {
 	}
 }
 
-// TestHeadlinesColorTheirDecision: a headline that begins with a decision has its color, no
-// other has one, and without colors nothing is changed.
-func TestHeadlinesColorTheirDecision(t *testing.T) {
+// TestHeadlinesColorDecision checks that only a headline that starts with a decision is
+// colored, and that nothing changes without colors.
+func TestHeadlinesColorDecision(t *testing.T) {
 	for title, want := range map[string]string{
 		"Denied: budget vision exceeded by $2,176": "\x1b[31mDenied\x1b[m: budget vision exceeded by $2,176",
 		"Needs approval: job a costs $407":         "\x1b[33mNeeds approval\x1b[m: job a costs $407",

@@ -9,8 +9,8 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Markdown writes the sheet without its pictures, for tickets and pull requests. Names from
-// outside are escaped or in code spans, so that they are only ever text.
+// Markdown writes the sheet without pictures, for tickets and pull requests. External names are
+// escaped or in code spans, so that they are only text.
 func (s Sheet) Markdown(w io.Writer) error {
 	var b Markdown
 	fmt.Fprintf(&b, "## curfew %s\n\n%s\n", s.Verb, MarkdownText(s.Title))
@@ -46,7 +46,7 @@ func (s Sheet) Markdown(w io.Writer) error {
 	return nil
 }
 
-// Markdown is a document being written.
+// Markdown is a Markdown document under construction.
 type Markdown struct{ strings.Builder }
 
 func (b *Markdown) list(name string, lines []string) {
@@ -59,7 +59,7 @@ func (b *Markdown) list(name string, lines []string) {
 	}
 }
 
-// commands writes commands as a block of code.
+// commands writes commands as a code block.
 func (b *Markdown) commands(list []string) {
 	if len(list) == 0 {
 		return
@@ -71,7 +71,7 @@ func (b *Markdown) commands(list []string) {
 	b.WriteString("```\n")
 }
 
-// Gaps writes what the figures leave out under a line of text.
+// Gaps writes the gaps under a line of text.
 func (b *Markdown) Gaps(head string, list []Gap) {
 	if len(list) == 0 {
 		return
@@ -133,11 +133,11 @@ var mdSpecial = strings.NewReplacer(
 	"://", `:\//`, "www.", `www\.`, "#", `\#`, "+", `\+`, "!", `\!`, "|", `\|`, "~", `\~`, "@", `\@`,
 )
 
-// MarkdownText escapes text so that Markdown shows it as it is.
+// MarkdownText escapes text for Markdown.
 func MarkdownText(s string) string { return mdSpecial.Replace(plain.Line(s)) }
 
-// MarkdownCode puts text from outside into a code span, in which no name is a link, a
-// mention or markup. A bar is escaped because tables are cut before spans are.
+// MarkdownCode puts external text into a code span, in which no name is a link, a mention or
+// markup. Bars are escaped because tables are parsed before spans.
 func MarkdownCode(s string) string {
 	s = strings.NewReplacer("`", "'", "|", `\|`).Replace(plain.Line(s))
 	if s == "" || s == None {

@@ -1,7 +1,7 @@
 package layout
 
 import (
-	_ "embed" // the style sheet
+	_ "embed" // style sheet
 	"html"
 	"strconv"
 	"strings"
@@ -16,18 +16,18 @@ import (
 //go:embed page.css
 var pageStyle string
 
-// styleElement is the style of a page that stands alone.
+// styleElement returns the style of a standalone page.
 func styleElement() string { return "<style>" + CSS() + "</style>" }
 
-// CSS is the style of every page, charts included.
+// CSS returns the style of all pages, including charts.
 func CSS() string { return chart.CSS + pageStyle }
 
-// hatchPattern is the stripes of what is not measured.
+// hatchPattern is the stripe pattern for unmeasured parts.
 const hatchPattern = `<defs><pattern id="stack-hatched" width="6" height="6" patternUnits="userSpaceOnUse" ` +
 	`patternTransform="rotate(45)"><rect width="6" height="6" class="stripe-ground"/>` +
 	`<rect width="2" height="6" class="stripe"/></pattern></defs>`
 
-// fill is the color of a part where no class gives one.
+// fill returns the color of a part without a class.
 func (p Part) fill() string {
 	if p.Tone == ToneUnmeasured {
 		return "url(#stack-hatched)"
@@ -35,7 +35,7 @@ func (p Part) fill() string {
 	return "currentColor"
 }
 
-// before is the share of the parts in front of one.
+// before returns the sum of the shares before a part.
 func before(parts []Part, i int) float64 {
 	sum := 0.0
 	for _, p := range parts[:i] {
@@ -44,15 +44,14 @@ func before(parts []Part, i int) float64 {
 	return sum
 }
 
-// percent is a length of a drawing that is as wide as there is room.
+// percent formats a relative length.
 func percent(share float64) string {
 	return strconv.FormatFloat(100*share, 'f', 3, 64) + "%"
 }
 
 var units = lazyregexp.New(`(\d) (%|[KMGTP]i?B|GPUs?|days?|hours?|h\b|m\b|s\b|ms\b|a month|an hour|a day)`)
 
-// bound makes text fit for a page: one line, in which a figure and its unit stay
-// together.
+// bound prepares text for a page: one line, with numbers and units kept together.
 func bound(s string) string {
 	return units.ReplaceAllStringFunc(
 		plain.Line(s),
@@ -60,18 +59,18 @@ func bound(s string) string {
 	)
 }
 
-// hyphened are dates and names, which a browser would break at a hyphen.
+// hyphened matches dates and names, which a browser would break at a hyphen.
 var hyphened = lazyregexp.New(`[\w.]+(?:-[\w.]+)+`)
 
-// unbroken is the HTML of a headline in which names and dates stay whole.
+// unbroken returns the HTML of a headline that keeps names and dates together.
 func unbroken(s string) string {
 	return hyphened.ReplaceAllString(html.EscapeString(bound(s)), `<span class="unbroken">$0</span>`)
 }
 
-// heading is text for a heading of a page.
+// heading formats text as a heading.
 func heading(s string) string { return Capital(bound(s)) }
 
-// commandLines are commands, a line each.
+// commandLines joins commands with newlines.
 func commandLines(list []string) string {
 	var b strings.Builder
 	for _, c := range list {
@@ -80,13 +79,13 @@ func commandLines(list []string) string {
 	return b.String()
 }
 
-// beneath is the content under a row of a table.
+// beneath is the content under a table row.
 type beneath struct {
 	Why, Note, Command string
 	Detail             *Detail
 }
 
-// below returns what a page shows under a row.
+// below returns the content under a row on a page.
 func (g *Grid) below(row int) beneath {
 	b := beneath{Note: at(g.Notes, row), Command: at(g.Commands, row), Detail: at(g.Details, row)}
 	if len(g.Fold) > 0 {
@@ -95,13 +94,13 @@ func (g *Grid) below(row int) beneath {
 	return b
 }
 
-// any reports whether anything is under the row.
+// any reports whether there is content.
 func (b beneath) any() bool { return b != (beneath{}) }
 
-// columns counts the columns that a page shows.
+// columns returns the number of columns on a page.
 func (g *Grid) columns() int { return len(g.Head) - min(len(g.Fold), 1) }
 
-// Capital begins s with a capital letter, but for the names of statistics: "p95".
+// Capital capitalizes the first letter, except of statistics such as "p95".
 func Capital(s string) string {
 	if statistic.MatchString(s) {
 		return s
@@ -112,7 +111,7 @@ func Capital(s string) string {
 
 var statistic = lazyregexp.New(`^p\d`)
 
-// StateClass is the class of a decision or a state on a page; "" where it has none.
+// StateClass returns the CSS class of a decision or state, or "".
 func StateClass(text string) string {
 	switch word := stateWord(text); {
 	case worked[word]:

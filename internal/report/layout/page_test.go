@@ -16,14 +16,14 @@ import (
 	"github.com/curfew-dev/curfew/internal/report/chart"
 )
 
-func TestStyleRefersToNothingOutside(t *testing.T) {
+func TestStyleIsSelfContained(t *testing.T) {
 	if strings.Contains(styleElement(), "url(") || strings.Contains(styleElement(), "@import") {
 		t.Error("the style refers to something outside")
 	}
 }
 
-// hostile are names that would break out of a text, an attribute, an address, a style or a
-// picture that does not escape them.
+// hostile are names that break out of a text, an attribute, an address, a style or a picture unless
+// escaped.
 var hostile = []string{
 	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, "javascript:alert(1)",
 	"https://evil.example/?a=1&b=2",
@@ -33,7 +33,7 @@ var hostile = []string{
 	"`code`", "</textarea>",
 }
 
-// filled is a sheet in which every text from outside is drawn from a source.
+// filled returns a sheet with every external text from a source.
 func filled(text func() string) Sheet {
 	list := func() []string { return []string{text(), text()} }
 	detail := &Detail{
@@ -92,15 +92,14 @@ func filled(text func() string) Sheet {
 	}
 }
 
-// drawing are the elements of pictures, in which a label is drawn only where it fits.
+// drawing matches elements of pictures, in which a label is drawn only if it fits.
 var drawing = regexp.MustCompile(
 	`^(rect|line|path|text|title|desc|g|circle|polyline|polygon)( (id|x|y|x1|y1|x2|y2|d|width|height|rx|r|cx|cy|class|points|` +
 		`fill|fill-opacity|stroke|stroke-width|stroke-opacity|stroke-dasharray|text-anchor))*$`,
 )
 
-// elements are the elements of a page with the names of their attributes, in order, and
-// its texts. The spans that keep the words of a headline whole, and the elements of
-// pictures, are left out.
+// elements returns the elements of a page with their attribute names in order, and its texts,
+// without the spans that keep headline words together and without pictures.
 func elements(tb rapid.TB, page string) (shape []string, texts string) {
 	dec := xml.NewDecoder(strings.NewReader(page))
 	dec.AutoClose, dec.Entity, dec.Strict = []string{"meta", "link"}, xml.HTMLEntity, false
@@ -142,9 +141,9 @@ func elements(tb rapid.TB, page string) (shape []string, texts string) {
 	}
 }
 
-// TestNamesChangeNoElementOfAPage renders a sheet of hostile names and one of harmless ones:
-// both have the same elements with the same attributes, and the names are all there as text.
-func TestNamesChangeNoElementOfAPage(t *testing.T) {
+// TestNamesAreEscapedInPages compares sheets with hostile and harmless names: both must have
+// the same elements and attributes, with all names as text.
+func TestNamesAreEscapedInPages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())
 		var drawn []string

@@ -6,11 +6,11 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Paint gives text its meaning in color: used is blue, wasted orange, saved green, an error
-// red, what needs attention yellow and what is secondary dim.
+// Paint colors text by meaning: used is blue, wasted orange, saved green, an error red, attention
+// yellow, secondary dim.
 type Paint struct{ Dim, Used, Waste, Error, Attention, Saving func(string) string }
 
-// NewPaint returns the colors of a terminal, or none.
+// NewPaint returns the colors of a terminal, or no colors.
 func NewPaint(color bool) Paint {
 	if !color {
 		return Paint{same, same, same, same, same, same}
@@ -32,13 +32,13 @@ func NewPaint(color bool) Paint {
 	}
 }
 
-// orange is of the palette of 256 colors: the sixteen basic ones have none.
+// orange is from the 256-color palette: the basic colors lack it.
 var orange = lipgloss.Color("208")
 
-// same is no color.
+// same returns text without color.
 func same(s string) string { return s }
 
-// tone returns the color of a figure; nil leaves it as it is.
+// tone returns the color function of a tone; nil for none.
 func (p Paint) tone(t Tone) func(string) string {
 	switch t {
 	case ToneUsed:
@@ -53,8 +53,7 @@ func (p Paint) tone(t Tone) func(string) string {
 	return nil
 }
 
-// These are the words for decisions and states that have a color. The word says it; the color
-// only repeats it.
+// Words of decisions and states with a color. Color only repeats the word.
 var (
 	worked = words("busy starved warming used")
 	idle   = words("idle held stalled wasted")
@@ -74,13 +73,13 @@ func words(list string) map[string]bool {
 	return out
 }
 
-// stateWord returns the first word of a text, which is a decision or a state.
+// stateWord returns the first word of a text.
 func stateWord(text string) string {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
 	return strings.TrimRight(word, ",:;")
 }
 
-// decided colors the decision with which a headline begins: "Denied: budget …".
+// decided colors the decision at the start of a headline: "Denied: budget …".
 func (p Paint) decided(line string) string {
 	head, rest, ok := strings.Cut(line, ":")
 	word := strings.TrimPrefix(head, "Needs ")
@@ -90,7 +89,7 @@ func (p Paint) decided(line string) string {
 	return line
 }
 
-// State returns the color of a decision or a state; nil where it has none.
+// State returns the color function of a decision or state; nil for none.
 func (p Paint) State(text string) func(string) string {
 	switch word := stateWord(text); {
 	case worked[word]:

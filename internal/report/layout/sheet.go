@@ -1,6 +1,6 @@
-// Package layout writes reports for people: a sheet of a headline, figures, pictures and
-// tables, as text for a terminal, Markdown, or a page that stands alone. Every report of
-// curfew is such a sheet, so that they all look and escape alike.
+// Package layout writes reports for people: a sheet with a headline, amounts, pictures and tables,
+// as text for a terminal, Markdown, or a standalone page. Every report of curfew is a sheet, so
+// that appearance and escaping are uniform.
 package layout
 
 import (
@@ -14,49 +14,49 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Sheet is a report for people: a headline, the next commands, figures, pictures, tables,
-// and what it all rests on. Every command that shows a document fills one.
+// Sheet is a report for people: a headline, next commands, amounts, pictures, tables and
+// assumptions. Every command that shows a document fills one.
 type Sheet struct {
-	// Verb is the command: "plan mig". Title is the answer in one sentence.
+	// Verb is the command: "plan mig". Title is the result in one sentence.
 	Verb, Title string
-	// Scope lists what was looked at. It stands next to the command.
+	// Scope lists what was examined. It is shown next to the command.
 	Scope   []string
 	Figures []Figure
-	// Remarks are sentences about the figures, which stand under them.
+	// Remarks are sentences shown under the figures.
 	Remarks []string
-	// Because lists the reasons of the answer.
+	// Because lists the reasons for the result.
 	Because []string
-	// Next are the commands to go on with, which stand under the headline.
+	// Next are suggested commands, shown under the headline.
 	Next []string
-	// Picture is inline SVG made by a package of this program, never by a user's
-	// file; Caption says what it shows. Pictures are more of them.
+	// Picture is inline SVG made by this program, never from a user's file; Caption describes it.
+	// Pictures are further ones.
 	Picture, Caption string
 	Pictures         []Picture
 	Tables           []Grid
-	// Gaps list what the figures leave out.
+	// Gaps list what the figures omit.
 	Gaps []Gap
-	// Commands are for a shell, in order.
+	// Commands are shell commands in order.
 	Commands []string
 	// Assumptions are the assumptions of the figures, Coverage the extent of the data, and Changes
-	// would change the answer.
+	// what would change the result.
 	Assumptions, Coverage, Changes []string
-	// Color is whether the text is colored.
+	// Color enables colors.
 	Color bool
 }
 
-// Picture is a chart with its heading and what it shows.
+// Picture is a chart with a heading and a caption.
 type Picture struct{ Title, SVG, Caption string }
 
-// Figure is one number with what it is.
+// Figure is one number with its name.
 type Figure struct {
 	Label, Value, Note string
-	// Unit follows the value ("a month"), Rate is the same amount an hour ("$41/h").
+	// Unit follows the value ("a month"), Rate is the same amount per hour ("$41/h").
 	Unit, Rate string
-	// Share is the part of Whole ("the cost") that the figure is, 0 to 1; 0 is none.
+	// Share is the figure's share of Whole ("the cost"), 0 to 1; 0 for none.
 	Share float64
 	Whole string
 	Tone  Tone
-	// Parts add up to the value. A terminal draws them as one bar; they take the place of Share.
+	// Parts sum to the value. A terminal draws them as one bar; they replace Share.
 	Parts []Part
 }
 
@@ -65,15 +65,15 @@ type Part struct {
 	Label, Value string
 	// Share is the part of the figure, 0 to 1.
 	Share float64
-	// ShowShare prints the share behind the value.
+	// ShowShare appends the share to the value.
 	ShowShare bool
 	Tone      Tone
 }
 
-// Tone is the meaning of a figure to its reader. It decides its color.
+// Tone is the meaning of a figure, which determines its color.
 type Tone string
 
-// The tones of figures; their values are classes of the style sheet.
+// The tones of figures; their values are CSS classes.
 const (
 	ToneUsed       Tone = "is-used"
 	ToneWaste      Tone = "is-waste"
@@ -82,18 +82,18 @@ const (
 	ToneOther      Tone = "is-other"
 )
 
-// Gap is one thing that the figures leave out.
+// Gap is something that the figures omit.
 type Gap struct {
 	Name, Text string
-	// Command shows or closes the gap; "" is none.
+	// Command shows or closes the gap; "" for none.
 	Command string
-	// Items are the single cases. A terminal and Markdown show the first Shown of them, a
-	// page all.
+	// Items are the individual cases. A terminal and Markdown show the first Shown of them, a page
+	// all.
 	Items []string
 	Shown int
 }
 
-// HTML writes one self-contained page: it refers to no other host and runs no script.
+// HTML writes a self-contained page without references to other hosts and without scripts.
 func (s Sheet) HTML(w io.Writer) error {
 	var b bytes.Buffer
 	if err := page(s).Render(context.Background(), &b); err != nil {
@@ -105,7 +105,7 @@ func (s Sheet) HTML(w io.Writer) error {
 	return nil
 }
 
-// pictures returns the pictures in the order in which a page shows them.
+// pictures returns the pictures in page order.
 func (s Sheet) pictures() []Picture {
 	if s.Picture == "" {
 		return s.Pictures
@@ -113,18 +113,17 @@ func (s Sheet) pictures() []Picture {
 	return append([]Picture{{SVG: s.Picture, Caption: s.Caption}}, s.Pictures...)
 }
 
-// unlimited is the width of tables where there is no terminal: a file or a pipe takes a
-// row whole.
+// unlimited is the table width without a terminal: files and pipes get whole rows.
 const unlimited = 1 << 20
 
-// textSheet is a sheet being written for a terminal.
+// textSheet is a text sheet under construction.
 type textSheet struct {
 	strings.Builder
 	width int
 	paint Paint
 }
 
-// Text writes the sheet for a terminal of a width in columns; 0 is no terminal.
+// Text writes the sheet for a terminal of a width in columns; 0 for no terminal.
 func (s Sheet) Text(w io.Writer, width int) error {
 	tables := width
 	if width <= 0 {
@@ -164,7 +163,7 @@ func (s Sheet) Text(w io.Writer, width int) error {
 	return nil
 }
 
-// head writes the command, and the scope next to it where it fits.
+// head writes the command, with the scope next to it if it fits.
 func (b *textSheet) head(verb string, scope []string) {
 	b.WriteString("curfew " + verb)
 	if text := plain.Line(strings.Join(scope, ", ")); text != "" {
@@ -180,8 +179,8 @@ func (b *textSheet) head(verb string, scope []string) {
 	b.WriteString("\n\n")
 }
 
-// prose writes a text after a lead, broken at its spaces. A word wider than the line is cut
-// where the text has a color, and left whole without one: it may be part of a command.
+// prose writes a text after a lead, wrapped at spaces. A word wider than the line is truncated if
+// the text is colored, and otherwise left whole, because it may be part of a command.
 func (b *textSheet) prose(lead, text string, color func(string) string) {
 	for i, line := range Wrap(plain.Line(text), max(b.width-Width(lead), 20)) {
 		if i > 0 {
@@ -205,10 +204,10 @@ func (b *textSheet) list(name string, lines []string) {
 	}
 }
 
-// barWidth is the length of the bar that draws a share.
+// barWidth is the length of the bar of a share.
 const barWidth = 20
 
-// figures writes a line for each figure. Amounts with a rate are aligned in columns.
+// figures writes a line for each figure, with amounts that have a rate aligned.
 func (b *textSheet) figures(list []Figure) {
 	label, rate, value := 0, 0, 0
 	for _, f := range list {
@@ -245,10 +244,10 @@ func (b *textSheet) figures(list []Figure) {
 	}
 }
 
-// glyphs draw the parts of a bar where there is no color, too.
+// glyphs draw the parts of a bar, also without color.
 var glyphs = map[Tone]string{ToneUsed: "█", ToneWaste: "▓", ToneUnmeasured: "░", ToneOther: "·"}
 
-// parts draws the parts of a figure as one bar over their names and values.
+// parts draws the parts of a figure as one bar above their names and values.
 func (b *textSheet) parts(lead string, list []Part) {
 	if len(list) == 0 {
 		return
@@ -259,7 +258,7 @@ func (b *textSheet) parts(lead string, list []Part) {
 	var names []string
 	for _, p := range list {
 		shared += p.Share
-		// Each part ends where the sum of the shares does, so that rounding never adds a column.
+		// Parts end at the rounded cumulative share, so that rounding never adds a column.
 		n := min(int(shared*float64(bar)+0.5), bar) - drawn
 		glyph, tone := cmp.Or(glyphs[p.Tone], "█"), b.paint.tone(p.Tone)
 		if tone == nil {
@@ -288,7 +287,7 @@ func (b *textSheet) parts(lead string, list []Part) {
 	b.WriteString(line + "\n")
 }
 
-// text is the name of a part with its value.
+// text formats a part's name with its value.
 func (p Part) text() string {
 	text := plain.Line(p.Label) + " " + plain.Line(p.Value)
 	if p.ShowShare && p.Share > 0 {
@@ -297,7 +296,7 @@ func (p Part) text() string {
 	return text
 }
 
-// PartsText names the parts of a figure on a line: "used $3 + wasted $1 (25%)".
+// PartsText lists the parts of a figure: "used $3 + wasted $1 (25%)".
 func (f Figure) PartsText() string {
 	var names []string
 	for _, p := range f.Parts {
@@ -306,10 +305,10 @@ func (f Figure) PartsText() string {
 	return strings.Join(names, " + ")
 }
 
-// amount is the value with its unit.
+// amount formats the value with its unit.
 func (f Figure) amount() string { return Joined(" ", plain.Line(f.Value), f.Unit) }
 
-// remark is the share of the whole with the note; empty where there is neither.
+// remark formats the share with the note; empty without both.
 func (f Figure) remark() string {
 	if f.Share <= 0 {
 		return f.Note
@@ -317,7 +316,7 @@ func (f Figure) remark() string {
 	return Joined(" ", plain.Share(f.Share, 0), "of", f.Whole, f.Note)
 }
 
-// gaps writes what the figures leave out.
+// gaps writes the gaps.
 func (b *textSheet) gaps(list []Gap) {
 	if len(list) == 0 {
 		return
@@ -337,8 +336,7 @@ func (b *textSheet) gaps(list []Gap) {
 	}
 }
 
-// shown returns the items that a terminal and Markdown show, and a line for those that
-// they leave out.
+// shown returns the items for a terminal and Markdown, with a line about the omitted ones.
 func (g Gap) shown() []string {
 	if g.Shown <= 0 || len(g.Items) <= g.Shown {
 		return g.Items[:min(len(g.Items), max(g.Shown, 0))]
@@ -346,7 +344,7 @@ func (g Gap) shown() []string {
 	return append(g.Items[:g.Shown:g.Shown], "and "+plain.Count(len(g.Items)-g.Shown, "more", "more"))
 }
 
-// commands writes commands a line each, whole; comments among them are broken at spaces.
+// commands writes one command per line, unbroken; comments among them are wrapped.
 func (b *textSheet) commands(name string, list []string) {
 	if len(list) == 0 {
 		return
@@ -361,7 +359,7 @@ func (b *textSheet) commands(name string, list []string) {
 	}
 }
 
-// figureText is a figure with its note.
+// figureText formats a figure with its note.
 func figureText(f Figure) string {
 	if note := Joined(", ", f.Rate, f.remark(), f.PartsText()); note != "" {
 		return f.amount() + " (" + note + ")"

@@ -61,8 +61,8 @@ func TestSheet(t *testing.T) {
 	}
 }
 
-// TestWordsAndCommandsAreNotBroken: text is broken at its spaces alone, not at hyphens and
-// not within a command in backticks. A backtick without its pair joins nothing.
+// TestWordsAndCommandsAreNotBroken checks that text is wrapped only at spaces, not at hyphens and
+// not within a command in backticks. An unpaired backtick has no effect.
 func TestWordsAndCommandsAreNotBroken(t *testing.T) {
 	for in, want := range map[string][]string{
 		"kept in aws/1234/us-east-1/instance/i-0f3a until": {"kept in", "aws/1234/us-east-1/instance/i-0f3a", "until"},

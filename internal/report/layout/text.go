@@ -9,7 +9,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/plain"
 )
 
-// Fit cuts s to at most width columns, ending in "…" where something was cut.
+// Fit truncates s to at most width columns, with "…" at the end.
 func Fit(s string, width int) string {
 	if width <= 0 {
 		return ""
@@ -17,8 +17,8 @@ func Fit(s string, width int) string {
 	return ansi.Truncate(s, width, "…")
 }
 
-// Wrap breaks text at its spaces into lines of at most width columns. A word that is
-// longer has a line of its own: names, and commands in backticks, are never broken.
+// Wrap wraps text at spaces into lines of at most width columns. A longer word has its own line:
+// names, and commands in backticks, are never broken.
 func Wrap(s string, width int) []string {
 	var lines []string
 	for _, word := range wholeWords(s) {
@@ -31,7 +31,7 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// wholeWords are the words of a text; a command in backticks is one.
+// wholeWords splits a text into words; a command in backticks is one word.
 func wholeWords(s string) []string {
 	words := strings.Fields(s)
 	odd := func(word string) bool { return strings.Count(word, "`")%2 == 1 }
@@ -41,18 +41,18 @@ func wholeWords(s string) []string {
 			out = append(out, words[i])
 			continue
 		}
-		end := i + 1 + slices.IndexFunc(words[i+1:], odd) // i where nothing closes it
+		end := i + 1 + slices.IndexFunc(words[i+1:], odd) // i if it is unpaired
 		out = append(out, strings.Join(words[i:end+1], " "))
 		i = end
 	}
 	return out
 }
 
-// Width returns the columns that s takes in a terminal.
+// Width returns the terminal width of s in columns.
 func Width(s string) int { return ansi.StringWidth(s) }
 
-// Hanging makes a text one line and breaks it at the width of a terminal. The text begins at
-// a column; the lines that follow are indented.
+// Hanging makes a text one line and wraps it at the width of a terminal. The text starts at a
+// column; following lines are indented.
 func Hanging(s string, width, column, indent int) string {
 	s = plain.Line(s)
 	if width <= 0 {
@@ -66,15 +66,15 @@ func Hanging(s string, width, column, indent int) string {
 	return strings.Join(append(lines[:1], rest...), "\n"+strings.Repeat(" ", indent))
 }
 
-// Pad fills s with spaces to a width in columns.
+// Pad appends spaces up to a width in columns.
 func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-Width(s)))
 }
 
-// Joined joins what is not empty.
+// Joined joins the non-empty parts.
 func Joined(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), separator)
 }
 
-// None stands where there is nothing to say.
+// None is the placeholder for an empty value.
 const None = "–"

@@ -2,7 +2,7 @@ package layout
 
 import "testing"
 
-func TestInert(t *testing.T) {
+func TestInertEscapesFormulas(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"text", "gpu-held", "gpu-held"},
 		{"empty", "", ""},

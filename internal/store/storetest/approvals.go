@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// request is one that waits for a decision.
+// request returns a pending request.
 func request(id string) approval.Request {
 	return approval.Request{
 		ID: id, Kind: "fix", Subject: "terminate i-0abc", PlanHash: "plan", Plan: "{}", AskedBy: "ana",
@@ -24,7 +24,7 @@ func request(id string) approval.Request {
 	}
 }
 
-// event is the actor that changes the requests of most tests.
+// event is the author of most tests' changes.
 var event = approval.Event{At: noon, By: "bo"}
 
 var approvals = []test{
@@ -184,8 +184,8 @@ var approvals = []test{
 	}},
 }
 
-// admissions admits actions that need an approval: an action that a cap defers uses none, and an
-// action that lost its approval is not written.
+// admissions checks actions that need an approval: an action deferred by a cap uses none, and an
+// action whose approval was withdrawn is not written.
 func admissions(t *testing.T, b *Backend) {
 	asked := func(id string) *action.Approval {
 		r := request(id)

@@ -26,7 +26,7 @@ func lines(t *testing.T, b *Backend, q action.Query) []action.Entry {
 	return out
 }
 
-// numbered returns so many entries, a minute apart, of three items in turn.
+// numbered returns n entries, a minute apart, of three items in turn.
 func numbered(n int) []action.Entry {
 	out := make([]action.Entry, n)
 	for i := range out {
@@ -66,7 +66,7 @@ var audits = []test{
 	}},
 	{"comes back in the order of recording, in many pages", func(t *testing.T, b *Backend) {
 		all := numbered(1203)
-		// The clock is set back on the way: the order stays.
+		// The clock is set back meanwhile; the order must stay.
 		all[700].At = noon.Add(-time.Hour)
 		no(t, b.Actions.Record(t.Context(), all...))
 		got := lines(t, b, action.Query{})

@@ -23,7 +23,7 @@ import (
 // march is the billing period of most tests.
 var march = bill.PeriodKey{Account: "123456789012", Start: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
 
-// billed returns a row of a resource on a day of March, 0 to 30, that cost a dollar.
+// billed returns a row of a resource on a day of March, 0 to 30, that costs a dollar.
 func billed(day int, resource string) bill.Row {
 	return bill.Row{
 		Account: march.Account, Start: march.Start, Day: march.Start.AddDate(0, 0, day),
@@ -33,7 +33,7 @@ func billed(day int, resource string) bill.Row {
 	}
 }
 
-// statement replaces the period that has a digest by rows.
+// statement replaces the period with a digest by rows.
 func statement(key bill.PeriodKey, replaces, digest string, rows ...bill.Row) bill.Replacement {
 	r := bill.Replacement{
 		Period: bill.Period{
@@ -48,7 +48,7 @@ func statement(key bill.PeriodKey, replaces, digest string, rows ...bill.Row) bi
 	return r
 }
 
-// replaced replaces periods, which must succeed.
+// replaced replaces periods and requires success.
 func replaced(t *testing.T, b *Backend, all ...bill.Replacement) {
 	t.Helper()
 	no(t, b.Bills.Replace(t.Context(), all))
@@ -65,7 +65,7 @@ func rowsOf(t *testing.T, seq iter.Seq2[bill.Row, error]) []bill.Row {
 	return out
 }
 
-// digests returns the kept digests by account and start.
+// digests returns the stored digests by account and start.
 func digests(t *testing.T, b *Backend) map[bill.PeriodKey]string {
 	t.Helper()
 	out := map[bill.PeriodKey]string{}
@@ -268,7 +268,7 @@ var bills = []test{
 	}},
 }
 
-// billQueries asks for parts of a bill.
+// billQueries queries parts of a bill.
 func billQueries(t *testing.T, b *Backend) {
 	april := bill.PeriodKey{Account: "9", Start: march.Start.AddDate(0, 1, 0)}
 	volume := billed(2, "vol-1")
@@ -329,8 +329,8 @@ func billQueries(t *testing.T, b *Backend) {
 	}
 }
 
-// importForever imports one statement after another, each of rows that carry its
-// number, and says which it was told to have replaced.
+// importForever imports statements in turn, each with its number in the rows, and returns the last
+// one it was told was replaced.
 func importForever(ctx context.Context, s bill.Store, out io.Writer) error {
 	before := ""
 	for i := 0; ; i++ {
@@ -347,8 +347,8 @@ func importForever(ctx context.Context, s bill.Store, out io.Writer) error {
 	}
 }
 
-// killedImport kills an import in the middle: the stored statement is whole, and not older than the
-// last confirmed one.
+// killedImport kills an import: the stored statement must be complete and not older than the last
+// confirmed one.
 func killedImport(t *testing.T, b *Backend) {
 	p := spawn(t, b, Job{Do: "import"})
 	p.begin(t)
@@ -359,7 +359,7 @@ func killedImport(t *testing.T, b *Backend) {
 		}
 		told = p.lines.Text()
 	}
-	time.Sleep(7 * time.Millisecond) // into the middle of a replacement
+	time.Sleep(7 * time.Millisecond) // during a replacement
 	no(t, p.cmd.Process.Kill())
 	for _, line := range p.rest() {
 		told = line

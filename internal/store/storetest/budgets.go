@@ -23,11 +23,11 @@ import (
 	"github.com/curfew-dev/curfew/internal/money"
 )
 
-// limit is how many launches for a dollar the budget of most tests takes.
+// limit is the number of one-dollar launches that the budget of most tests allows.
 const limit = 7
 
-// sevenDollars is a budget of seven dollars for the team vision, with one above it and a
-// quota that would take more.
+// sevenDollars is a budget of seven dollars for the team vision, with a parent budget and a quota
+// that would allow more.
 func sevenDollars(tb testing.TB) budget.Set {
 	machines := 100
 	return must(budget.NewSet([]budget.Budget{
@@ -36,7 +36,7 @@ func sevenDollars(tb testing.TB) budget.Set {
 	}, []budget.Quota{{ID: "machines", Machines: &machines}}))(tb)
 }
 
-// launch asks for a dollar.
+// launch requests a dollar.
 func launch(key string) budget.Hold {
 	return budget.Hold{
 		Key: key, Kind: "job", Name: "train", SpecHash: "hash", Owner: inventory.Owner{
@@ -47,20 +47,20 @@ func launch(key string) budget.Hold {
 	}
 }
 
-// hold returns a hold that is kept as it is.
+// hold returns a valid hold.
 func hold(id string) budget.Hold {
 	h := launch("key of " + id)
 	h.ID, h.State, h.ExpiresAt = id, budget.Live, noon.Add(2*time.Hour)
 	return h
 }
 
-// reserved writes a hold without limits.
+// reserved reserves without limits.
 func reserved(t *testing.T, s budget.Store, h budget.Hold) budget.Hold {
 	t.Helper()
 	return must(s.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon}))(t)
 }
 
-// held counts the holds that are kept.
+// held counts the stored holds.
 func held(t *testing.T, b *Backend) int {
 	t.Helper()
 	return len(must(b.Budgets.Holds(t.Context(), noon.AddDate(-1, 0, 0), noon.AddDate(1, 0, 0)))(t))
@@ -111,7 +111,7 @@ var budgets = []test{
 	}},
 	{"versions", holdVersions},
 	{"what is done with a hold has its entry, in the same transaction", func(t *testing.T, b *Backend) {
-		h := reserved(t, b.Budgets, hold("a")) // the gate keeps its own record of that
+		h := reserved(t, b.Budgets, hold("a")) // the gate keeps its own records
 		e := budget.Event{At: noon, By: "ana", Verb: budget.Extend}
 		h = must(b.Budgets.Reserve(t.Context(), budget.Reservation{Hold: h, Now: noon, Event: e}))(t)
 		ended := h
@@ -344,7 +344,7 @@ func holdVersions(t *testing.T, b *Backend) {
 	}
 }
 
-// spending asks a ledger and the model the same questions.
+// spending compares the spending of a ledger with a model.
 func spending(t *testing.T, b *Backend) {
 	want := &budgettest.Store{}
 	for _, batch := range varied(400) {
@@ -374,7 +374,7 @@ func spending(t *testing.T, b *Backend) {
 	nameless.Meter, nameless.Category, nameless.ChargeCategory, nameless.Hold = "compute",
 		ledger.Compute, ledger.Usage,
 		under.ID
-	// What another team runs under the hold is that team's, and takes nothing off the hold.
+	// Charges of another team under the hold are its own and do not reduce the hold.
 	others := nameless
 	others.Ref.ID, others.Owner = "i-others", inventory.Owner{Team: "speech", User: "ANA"}
 	appended(t, b.Ledger, others)
@@ -413,7 +413,7 @@ func spending(t *testing.T, b *Backend) {
 			{From: noon, To: month.AddDate(-1, 0, 0)},
 		} {
 			spent := must(want.Spent(t.Context(), m, w.From, w.To))(t)
-			// A hold whose charges came to nothing may be left out.
+			// A hold with a sum of zero may be omitted.
 			if diff := cmp.Diff(spent, must(b.Budgets.Spent(t.Context(), m, w.From, w.To))(t),
 				cmpopts.IgnoreMapEntries(func(_ string, a money.Amount) bool { return a == 0 })); diff != "" {
 				t.Errorf("%+v in %v (-want +got):\n%s", m, w, diff)
@@ -422,7 +422,7 @@ func spending(t *testing.T, b *Backend) {
 	}
 }
 
-// reserveAll reserves until the budget says no.
+// reserveAll reserves until the budget refuses.
 func reserveAll(ctx context.Context, b *Backend, worker int, out io.Writer) error {
 	set, err := budget.NewSet([]budget.Budget{
 		{ID: "vision", Match: budget.Match{Team: "vision"}, Amount: 40 * money.USD, Shared: true},
@@ -446,8 +446,8 @@ func reserveAll(ctx context.Context, b *Backend, worker int, out io.Writer) erro
 	}
 }
 
-// heldTogether lets processes reserve, while charges are posted and some of the
-// processes are killed, and checks that never more was held than there is.
+// heldTogether lets processes reserve while charges are posted and some of them are killed, and
+// checks that the sum of holds never exceeds the budget.
 func heldTogether(t *testing.T, b *Backend) {
 	var all []*process
 	told := map[string]int64{}
@@ -462,7 +462,7 @@ func heldTogether(t *testing.T, b *Backend) {
 		if p.lines.Scan() {
 			note(t, told, p.lines.Text())
 		}
-		time.Sleep(time.Duration(i+1) * time.Millisecond) // into the middle of a reservation
+		time.Sleep(time.Duration(i+1) * time.Millisecond) // during a reservation
 		no(t, p.cmd.Process.Kill())
 	}
 	for i, p := range all {
@@ -483,8 +483,8 @@ func heldTogether(t *testing.T, b *Backend) {
 			t.Errorf("hold %s is at version %d; a process was told %d", id, kept[id], version)
 		}
 	}
-	// $3 are charged without a hold; whether before or after a hold was decided is
-	// open, so that between 37 and 40 fit.
+	// $3 are charged without a hold, before or after any hold is decided, so that between 37 and 40
+	// holds fit.
 	if len(holds) < 37 || len(holds) > 40 {
 		t.Errorf("%d holds of a dollar in a budget of $40 with $3 charged", len(holds))
 	}

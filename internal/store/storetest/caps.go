@@ -155,7 +155,7 @@ var caps = []test{
 	}},
 }
 
-// limits admits batches one after another and checks the result of the last.
+// limits admits batches in turn and checks the result of the last.
 func limits(t *testing.T, b *Backend) {
 	type ask struct {
 		n      int           // machines
@@ -271,7 +271,7 @@ func limits(t *testing.T, b *Backend) {
 	}
 }
 
-// lastHour holds batches against a sum over all that were admitted before.
+// lastHour compares batches with a sum over everything admitted before.
 func lastHour(t *testing.T, b *Backend) {
 	run, admitted, deferred := 0, 0, 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -324,7 +324,7 @@ func lastHour(t *testing.T, b *Backend) {
 	}
 }
 
-// nothing checks that no item "new" and no entry of an intent is kept.
+// nothing checks that no item "new" and no intent is stored.
 func nothing(t *testing.T, b *Backend) {
 	t.Helper()
 	if _, err := b.Actions.Item(t.Context(), "new"); !errors.Is(err, action.ErrNotFound) {
@@ -335,8 +335,8 @@ func nothing(t *testing.T, b *Backend) {
 	}
 }
 
-// together lets many connections admit single items until the cap stops each, and
-// checks that just so many were admitted.
+// together lets many connections admit single items until the cap stops each, and checks that
+// exactly the limit was admitted.
 func together(t *testing.T, b *Backend, limit func(*action.Batch), want int64) {
 	t.Helper()
 	var admitted atomic.Int64

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger/ledgertest"
 )
 
-// folds is the contract of [ledger.Folder], held against a ledger that keeps everything.
+// folds is the contract of [ledger.Folder], compared with a ledger that is never folded.
 var folds = []test{
 	{"folding between rounds changes no sum of any dimension", foldsKeepSums},
 	{"a round that is older than what is folded is refused", func(t *testing.T, b *Backend) {
@@ -82,16 +82,15 @@ var folds = []test{
 	}},
 }
 
-// foldWhole folds all that there is at a time, one transaction after another, each as another
-// process would after a crash of the one before.
+// foldWhole folds everything possible at a time, with a new process after each transaction.
 func foldWhole(t *testing.T, s ledger.Store, now time.Time) {
 	t.Helper()
 	for must(s.(ledger.Folder).Fold(t.Context(), payer, now, 1))(t).More {
 	}
 }
 
-// foldsKeepSums posts rounds of resources that come and go over 130 days, with pauses of days and
-// weeks, to a ledger that is folded meanwhile, often not to the end.
+// foldsKeepSums posts 130 days of rounds with changing resources and gaps of days and weeks to a
+// ledger that is folded meanwhile, often incompletely.
 func foldsKeepSums(t *testing.T, b *Backend) {
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 11))
@@ -108,7 +107,7 @@ func foldsKeepSums(t *testing.T, b *Backend) {
 			}
 			at = at.Add(pause + time.Second)
 			when := at
-			if random.IntN(4) == 0 { // it comes late
+			if random.IntN(4) == 0 { // it arrives late
 				when = when.Add(-time.Duration(random.IntN(30*3600)) * time.Second)
 			}
 			r, seen := sight(random, when)

@@ -253,7 +253,7 @@ func uniqueness(t *testing.T, b *Backend) {
 	}
 }
 
-// selected holds queries against a loop over all items.
+// selected compares queries with a loop over all items.
 func selected(t *testing.T, b *Backend) {
 	ids, sources := []string{"i-1", "i-2", "i-3"}, []string{"idle", "old", "finding:1"}
 	phases := []action.Phase{action.Observed, action.Warned, action.Acting, action.Confirming, action.Done}
@@ -321,7 +321,7 @@ func selected(t *testing.T, b *Backend) {
 	}
 }
 
-// beginnings checks look-ups among the ids ab, abc, abd, b, x%z and Q1.
+// beginnings checks prefix look-ups among the IDs ab, abc, abd, b, x%z and Q1.
 func beginnings(t *testing.T, none error, read func(ctx context.Context, id string) (string, error)) {
 	for _, tc := range []struct{ name, id, want string }{
 		{"whole", "abc", "abc"},
@@ -342,8 +342,8 @@ func beginnings(t *testing.T, none error, read func(ctx context.Context, id stri
 	}
 }
 
-// race lets several connections do one thing at the same time: one succeeds, the
-// others get ErrConflict.
+// race runs one operation on several connections at the same time: one succeeds, the others get
+// ErrConflict.
 func race(t *testing.T, b *Backend, do func(action.Store) error) {
 	t.Helper()
 	var won atomic.Int64
@@ -370,7 +370,7 @@ func race(t *testing.T, b *Backend, do func(action.Store) error) {
 	}
 }
 
-// anyItem draws a closed item, so that many can be of one resource.
+// anyItem generates a closed item, so that one resource can have many.
 func anyItem(r *rapid.T) action.Item {
 	text := func(name string) string { return strings.ReplaceAll(rapid.String().Draw(r, name), "\x00", "") }
 	moment := func(name string) time.Time {

@@ -23,7 +23,7 @@ import (
 // payer is the account of most tests.
 var payer = ledger.Account{Cloud: "aws", ID: "123456789012"}
 
-// thing returns the reference of a resource of the payer.
+// thing returns the reference of a resource of payer.
 func thing(region string, kind inventory.Kind, id string) inventory.Ref {
 	return inventory.Ref{Cloud: payer.Cloud, Account: payer.ID, Region: region, Kind: kind, ID: id}
 }
@@ -43,20 +43,20 @@ func charge(hour time.Time, id string) ledger.Entry {
 	}
 }
 
-// appended adds entries at the present version.
+// appended appends entries at the current version.
 func appended(t *testing.T, s ledger.Store, entries ...ledger.Entry) {
 	t.Helper()
 	version := must(s.Version(t.Context(), payer))(t)
 	must(s.Append(t.Context(), payer, version, entries))(t)
 }
 
-// everything asks for all entries of any time.
+// everything queries all entries of any time.
 func everything(by ...ledger.Dimension) ledger.SumQuery {
 	return ledger.SumQuery{By: by, Since: noon.AddDate(-1, 0, 0), Until: noon.AddDate(1, 0, 0)}
 }
 
-// sight returns a round at a time with its observations: some of eight resources of two regions and
-// kinds, not all of which were listed whole.
+// sight returns a round with observations of some of eight resources in two regions and of two
+// kinds, not all of which were listed completely.
 func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation) {
 	r := ledger.Round{Account: payer, At: at, Source: "scan"}
 	var all []ledger.Observation
@@ -97,7 +97,7 @@ func sight(random *rand.Rand, at time.Time) (ledger.Round, []ledger.Observation)
 	return r, all
 }
 
-// sights returns rounds of two days with their observations, the same each time.
+// sights returns two days of rounds with their observations, always the same.
 func sights() (rounds []ledger.Round, observations [][]ledger.Observation) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 14 {
@@ -107,7 +107,7 @@ func sights() (rounds []ledger.Round, observations [][]ledger.Observation) {
 	return rounds, observations
 }
 
-// model returns a ledger in memory with the first rounds of [sights] posted.
+// model returns an in-memory ledger with the first rounds of [sights] posted.
 func model(t *testing.T, n int) *ledgertest.Store {
 	t.Helper()
 	s := ledgertest.NewStore()
@@ -419,7 +419,7 @@ func varied(n int) [][]ledger.Entry {
 	return batches
 }
 
-// ledgerSums asks two ledgers with the same entries the same questions.
+// ledgerSums compares the answers of two ledgers with the same entries.
 func ledgerSums(t *testing.T, b *Backend) {
 	want := ledgertest.NewStore()
 	for _, batch := range varied(500) {

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// Some values for the filters of lists; texts that differ in case are ordered by their bytes.
+// Values for filters of lists; texts are ordered by bytes.
 var (
 	listAccounts = []string{"1", "10", "2", "9"}
 	listRegions  = []string{"us-east-1", "US-east-1", "eu-west-1"}
@@ -23,7 +23,7 @@ var (
 
 func one[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// maybe is one of some values or, half of the time, none.
+// maybe returns one of some values or, half of the time, none.
 func maybe[T any](r *rand.Rand, from []T) (v T) {
 	if r.IntN(2) == 0 {
 		v = one(r, from)
@@ -31,7 +31,7 @@ func maybe[T any](r *rand.Rand, from []T) (v T) {
 	return v
 }
 
-// scopeOf draws a scope, and inScope evaluates it by the plain meaning of its words.
+// scopeOf generates a scope; inScope evaluates it independently.
 func scopeOf(r *rand.Rand) snapshot.Query {
 	q := snapshot.Query{
 		Account: maybe(r, listAccounts), Region: maybe(r, listRegions), Kind: maybe(r, listKinds), TeamMapping: "m",
@@ -59,8 +59,8 @@ func atMost[T any](all []T, limit int) []T {
 	return all
 }
 
-// inventoryOf keeps resources in several accounts, half of which are gone again, each with a
-// finding, and returns them.
+// inventoryOf stores resources in several accounts, each with a finding, half of them deleted, and
+// returns them.
 func inventoryOf(t *testing.T, b *Backend, r *rand.Rand) (resources []snapshot.Resource, gone map[inventory.Ref]bool) {
 	t.Helper()
 	gone = map[inventory.Ref]bool{}
@@ -125,7 +125,7 @@ func resourcePages(t *testing.T, b *Backend) {
 		}
 		if r.IntN(2) == 0 {
 			q.After = one(r, all).Ref
-			if r.IntN(3) == 0 { // one that was never there
+			if r.IntN(3) == 0 { // one that never existed
 				q.After.ID += "-"
 			}
 		}
@@ -194,8 +194,8 @@ func findingPages(t *testing.T, b *Backend) {
 	}
 }
 
-// otherMapping: whose something is may have been found by tags that mean something else by
-// now, and then the caller looks; once it is seen again by the new ones it is told apart.
+// otherMapping checks owners derived by an outdated tag mapping: the caller must derive them again,
+// until the resource is observed with the new mapping.
 func otherMapping(t *testing.T, b *Backend) {
 	look := func(minutes int, by string) {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// owing returns a notice of the account that is due at noon and some minutes.
+// owing returns a notice of the account that is due at noon plus some minutes.
 func owing(id string, minutes int) action.Notice {
 	n := filled[action.Notice]()
 	n.ID, n.Account, n.ClosedAt, n.AcceptedBy, n.Error, n.Attempts = id, account, time.Time{}, "", "", 0
@@ -133,7 +133,7 @@ var notices = []test{
 						return
 					}
 					if n == nil {
-						idle++ // on PostgreSQL another connection may have won the first one
+						idle++ // on PostgreSQL another connection may have claimed the first one
 						continue
 					}
 					mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/ledger"
 )
 
-// agree checks that two ledgers of [sights] answer alike.
+// agree checks that two ledgers of [sights] give the same answers.
 func agree(t *testing.T, got, want ledger.Store) {
 	t.Helper()
 	ctx, long := t.Context(), noon.AddDate(1, 0, 0)
@@ -65,8 +65,8 @@ func agree(t *testing.T, got, want ledger.Store) {
 	}
 }
 
-// adjacent reports whether rounds are some of a history's, and hold those of it that are
-// next to an observation.
+// adjacent reports whether rounds are a subset of a history's that includes those adjacent to an
+// observation.
 func adjacent(h ledger.History, rounds []time.Time) bool {
 	for _, o := range h.Observations {
 		i, at := slices.BinarySearchFunc(h.Rounds, o.At, time.Time.Compare)
@@ -94,14 +94,14 @@ var partsInOrder = cmp.Transformer("parts", func(parts []ledger.Part) map[ledger
 	return out
 })
 
-// nonzero leaves out sums of zero: corrections that reversed all of it.
+// nonzero drops zero sums, of entries that corrections reversed.
 func nonzero(sums []ledger.Sum) []ledger.Sum {
 	return slices.DeleteFunc(sums, func(s ledger.Sum) bool {
 		return s.Sums == ledger.Sums{} && s.Unknown == ledger.Sums{}
 	})
 }
 
-// postAll posts all rounds of [sights] in an order of the worker's own.
+// postAll posts all rounds of [sights] in an order specific to the worker.
 func postAll(ctx context.Context, s ledger.Store, worker int, out io.Writer) error {
 	rounds, observations := sights()
 	for _, i := range rand.New(rand.NewPCG(7, uint64(worker))).Perm(len(rounds)) {
@@ -117,8 +117,8 @@ func postAll(ctx context.Context, s ledger.Store, worker int, out io.Writer) err
 	return nil
 }
 
-// postedTogether lets processes post the same rounds at once, kills some of them, and
-// compares the ledger with one that was posted in order.
+// postedTogether lets processes post the same rounds concurrently, kills some, and compares the
+// ledger with one posted in order.
 func postedTogether(t *testing.T, b *Backend) {
 	var all []*process
 	for worker := range 2 {
@@ -131,7 +131,7 @@ func postedTogether(t *testing.T, b *Backend) {
 		victim := spawn(t, b, Job{"post", worker})
 		victim.begin(t)
 		victim.lines.Scan()
-		time.Sleep(time.Duration(worker*worker) * time.Millisecond) // into the middle of a round
+		time.Sleep(time.Duration(worker*worker) * time.Millisecond) // during a round
 		no(t, victim.cmd.Process.Kill())
 		victim.rest()
 		_ = victim.cmd.Wait() // it was killed

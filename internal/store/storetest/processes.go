@@ -14,19 +14,19 @@ import (
 	"github.com/curfew-dev/curfew/internal/action"
 )
 
-// Job is the work of a process of the suite.
+// Job is the work of a child process of the suite.
 type Job struct {
 	// Do is "admit", "climb", "freeze", "try", "import", "post" or
 	// "hold".
 	Do string
-	// Worker tells the processes of a test apart.
+	// Worker numbers the processes of a test.
 	Worker int
 }
 
-// capOfProcesses is how many actions the processes may be admitted together.
+// capOfProcesses is the number of actions that the processes may admit together.
 const capOfProcesses = 9
 
-// Work runs a job, begins when a line comes in, and writes a line for each committed step.
+// Work runs a job after reading a line, and writes a line for each committed step.
 func Work(ctx context.Context, b *Backend, job Job, in io.Reader, out io.Writer) error {
 	fmt.Fprintln(out, "ready")
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
@@ -57,7 +57,7 @@ func Work(ctx context.Context, b *Backend, job Job, in io.Reader, out io.Writer)
 	return fmt.Errorf("no such job: %q", job.Do)
 }
 
-// admitAll admits single items until the cap says no.
+// admitAll admits single items until the cap refuses.
 func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) error {
 	for i := range 2 * capOfProcesses {
 		asked := batch(fmt.Sprintf("%d-%d", worker, i))
@@ -74,7 +74,7 @@ func admitAll(ctx context.Context, s action.Store, worker int, out io.Writer) er
 	return errors.New("no cap stopped it")
 }
 
-// climbForever takes one item after another up the ladder, and records each write.
+// climbForever moves items up the ladder in turn, and records each write.
 func climbForever(ctx context.Context, s action.Store, worker int, out io.Writer) error {
 	for i := 0; ; i++ {
 		it := machine(fmt.Sprintf("%d-%d", worker, i))
@@ -107,7 +107,7 @@ type process struct {
 	lines *bufio.Scanner
 }
 
-// spawn starts a child that waits for its start.
+// spawn starts a child that waits for begin.
 func spawn(t *testing.T, b *Backend, job Job) *process {
 	t.Helper()
 	p := &process{cmd: b.Child(t, job)}
@@ -116,7 +116,7 @@ func spawn(t *testing.T, b *Backend, job Job) *process {
 	p.lines = bufio.NewScanner(must(p.cmd.StdoutPipe())(t))
 	no(t, p.cmd.Start())
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it has mostly ended
+		_ = p.cmd.Process.Kill() // it has usually ended
 		_ = p.cmd.Wait()
 	})
 	if !p.lines.Scan() || p.lines.Text() != "ready" {
@@ -125,14 +125,14 @@ func spawn(t *testing.T, b *Backend, job Job) *process {
 	return p
 }
 
-// begin lets the child begin.
+// begin starts the child's work.
 func (p *process) begin(t *testing.T) {
 	t.Helper()
 	_, err := io.WriteString(p.in, "go\n")
 	no(t, err)
 }
 
-// rest returns the lines up to the child's end.
+// rest returns the remaining lines of the child.
 func (p *process) rest() []string {
 	var out []string
 	for p.lines.Scan() {
@@ -181,8 +181,8 @@ var processes = []test{
 	{"killed in the middle of an import leave the old period or the new one", killedImport},
 }
 
-// killed kills writers at any time, while another continues, and checks that every confirmed write
-// is there, whole, and that the survivors were not held up.
+// killed kills writers at random times while another continues, and checks that every confirmed
+// write is stored completely, and that the survivors were not blocked.
 func killed(t *testing.T, b *Backend) {
 	told := map[string]int64{}
 	read := func(p *process, n int) {
@@ -200,7 +200,7 @@ func killed(t *testing.T, b *Backend) {
 		victim := spawn(t, b, Job{"climb", worker})
 		victim.begin(t)
 		read(victim, 3*worker)
-		time.Sleep(time.Duration(worker*worker*137) * time.Microsecond) // into the middle of a write
+		time.Sleep(time.Duration(worker*worker*137) * time.Microsecond) // during a write
 		no(t, victim.cmd.Process.Kill())
 		for _, line := range victim.rest() {
 			note(t, told, line)
@@ -232,7 +232,7 @@ func killed(t *testing.T, b *Backend) {
 	}
 	for id, n := range recorded {
 		it := must(after.Actions.Item(t.Context(), id))(t)
-		if it.Version != n { // a server may have committed the last write of a killed client meanwhile
+		if it.Version != n { // a server may have committed the last write of a killed client
 			n = count()[id]
 		}
 		if it.Version != n {
@@ -243,8 +243,7 @@ func killed(t *testing.T, b *Backend) {
 	must(after.Actions.Admit(t.Context(), batch("after")))(t)
 }
 
-// note records a confirmation of a writer. A line is one write to a pipe, so that none is ever cut
-// off.
+// note records a confirmation of a writer. A line is one pipe write and thus never truncated.
 func note(t *testing.T, told map[string]int64, line string) {
 	t.Helper()
 	var id string

@@ -49,7 +49,7 @@ var sessions = []test{
 			first.State = over
 			first = must(b.Sessions.Put(t.Context(), first, nil))(t)
 			next := must(b.Sessions.Put(t.Context(), asked("4"+string(over), "demo"), nil))(t)
-			first.State = session.Ending // the name is another's by now
+			first.State = session.Ending // the name belongs to another one now
 			if _, err := b.Sessions.Put(t.Context(), first, nil); !errors.Is(err, session.ErrConflict) {
 				t.Errorf("one that is not over any more, of a name that is taken: %v, want ErrConflict", err)
 			}
@@ -125,7 +125,7 @@ var sessions = []test{
 	}},
 }
 
-// asked is a session that was just asked for.
+// asked returns a newly requested session.
 func asked(id, name string) session.Session {
 	return session.Session{ID: id, Name: name, State: session.Requested, RequestedAt: noon}
 }
@@ -177,7 +177,7 @@ func sessionEvents(t *testing.T, b *Backend) {
 		}
 		return out
 	}
-	for range 2 { // a file that is kept changes nothing
+	for range 2 { // a stored file changes nothing
 		if err := b.Sessions.AddEvents(t.Context(), s.ID, 0, 2, file(2, "idle", "warned")); err != nil {
 			t.Fatal(err)
 		}

@@ -27,13 +27,13 @@ var snapshots = []test{
 	{"what another mapping of tags said is looked at again", otherMapping},
 }
 
-// instances is the part in which most machines are, volumes another.
+// instances is the part of most machines, volumes another part.
 var (
 	instances = snapshot.Part{Region: "us-east-1", Kind: inventory.KindInstance}
 	volumes   = snapshot.Part{Region: "us-east-1", Kind: inventory.KindVolume}
 )
 
-// sighted is a resource of the first account.
+// sighted returns a resource of the first account.
 func sighted(p snapshot.Part, id, state string) snapshot.Resource {
 	return snapshot.Resource{
 		Ref:  inventory.Ref{Cloud: "aws", Account: "123456789012", Region: p.Region, Kind: p.Kind, ID: id},
@@ -41,7 +41,7 @@ func sighted(p snapshot.Part, id, state string) snapshot.Resource {
 	}
 }
 
-// lookAt is a look at the first account some minutes after noon.
+// lookAt returns an observation of the first account some minutes after noon.
 func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) snapshot.Observation {
 	return snapshot.Observation{
 		Cloud: "aws", Account: "123456789012", At: noon.Add(time.Duration(minutes) * time.Minute), Parts: parts,
@@ -51,8 +51,8 @@ func lookAt(minutes int, parts []snapshot.Part, resources ...snapshot.Resource) 
 
 func minute(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 
-// lives returns, for every stored resource, when it was first seen, last seen and found missing, in
-// minutes after noon.
+// lives returns for every stored resource when it was first seen, last seen and missed, in minutes
+// after noon.
 func lives(t *testing.T, b *Backend) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -98,7 +98,7 @@ func keptAsSeen(t *testing.T, b *Backend) {
 	if diff := cmp.Diff(want, must(b.Snapshots.Changes(t.Context(), gone))(t)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
-	// It comes back, and is the one that was there first.
+	// It returns as the same resource.
 	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(9, both[:1], changed, sighted(instances, "i-2", "running"))))
 	for _, r := range must(b.Snapshots.Resources(t.Context(), snapshot.Query{}))(t) {
 		if r.Ref == gone && (!r.FirstAt.Equal(minute(0)) || !r.SeenAt.Equal(minute(9))) {
@@ -121,12 +121,12 @@ func unreadStays(t *testing.T, b *Backend) {
 	both := []snapshot.Part{instances, volumes}
 	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(0, both, sighted(instances, "i-1", "running"),
 		sighted(instances, "i-2", "running"), sighted(volumes, "v-1", "in-use"))))
-	// Volumes could not be read, and of the machines one before the list broke off.
+	// Volumes could not be read, and of the machines one before the listing failed.
 	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(5, nil, sighted(instances, "i-1", "running"))))
 	expectLives(t, b, map[string]string{
 		"123456789012/i-1": "running 0-5", "123456789012/i-2": "running 0-0", "123456789012/v-1": "in-use 0-0",
 	})
-	// Machines are read again, and one is gone since it was seen last.
+	// Machines are listed again, and one has disappeared.
 	no(t, b.Snapshots.Save(t.Context(), nil, lookAt(9, both[:1], sighted(instances, "i-1", "running"))))
 	expectLives(t, b, map[string]string{
 		"123456789012/i-1": "running 0-9", "123456789012/i-2": "running 0-0 gone 9", "123456789012/v-1": "in-use 0-0",
@@ -207,9 +207,9 @@ func findingTimes(t *testing.T, b *Backend) {
 	}
 	find(0, []snapshot.Part{instances}, true, "a", "b")
 	find(5, []snapshot.Part{instances}, true, "a", "c")
-	find(6, []snapshot.Part{instances}, false)     // a pass of the policies judges no findings
+	find(6, []snapshot.Part{instances}, false)     // a pass of the policies has no findings
 	find(7, []snapshot.Part{volumes}, true)        // machines could not be read
-	find(8, []snapshot.Part{instances}, true, "b") // it is there again
+	find(8, []snapshot.Part{instances}, true, "b") // it exists again
 	got := map[string]string{}
 	for _, f := range must(b.Snapshots.Findings(t.Context(), snapshot.Query{IncludeGone: true}))(t) {
 		got[f.ID] = fmt.Sprintf("%s %s %v-%v", f.Rule, f.Ref.ID, f.FirstAt.Sub(noon).Minutes(),

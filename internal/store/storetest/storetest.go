@@ -1,7 +1,7 @@
-// Package storetest is the conformance suite of everything that outlives a process: each
-// sentence of action.Store, approval.Store, bill.Store, ledger.Store, budget.Store,
-// gate.Store, snapshot.Store and session.Store has a test here, with connections, and where the
-// state is shared processes, that really run at the same time.
+// Package storetest is the conformance suite of persistent state: each sentence of action.Store,
+// approval.Store, bill.Store, ledger.Store, budget.Store, gate.Store, snapshot.Store and
+// session.Store has a test, with concurrent connections and, if the state is shared, concurrent
+// processes.
 package storetest
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/curfew-dev/curfew/internal/snapshot"
 )
 
-// Backend is a state under test, empty when a test gets it.
+// Backend is a state under test, initially empty.
 type Backend struct {
 	Actions   action.Store
 	Approvals approval.Store
@@ -33,15 +33,14 @@ type Backend struct {
 	Gate      gate.Store
 	Snapshots snapshot.Store
 	Sessions  session.Store
-	// Reopen opens the same state once more, as another process would.
+	// Reopen opens the same state again, as another process would.
 	Reopen func(tb testing.TB) *Backend
-	// Child returns a process, not yet started, that opens the same state and carries
-	// out a job by [Work].
+	// Child returns an unstarted process that opens the same state and runs a job with [Work].
 	Child func(tb testing.TB, job Job) *exec.Cmd
-	// inMemory is true if the state ends with its process, so that Reopen returns the
-	// same connection.
+	// inMemory is true if the state ends with its process, so that Reopen returns the same
+	// connection.
 	inMemory bool
-	// Check fails the test where the database does not hold together.
+	// Check fails the test if the database is inconsistent.
 	Check func(tb testing.TB)
 }
 
@@ -51,7 +50,7 @@ type test struct {
 	run  func(t *testing.T, b *Backend)
 }
 
-// outliving is a test of state that outlives a process.
+// outliving returns a test of state that survives its process.
 func outliving(run func(t *testing.T, b *Backend)) func(t *testing.T, b *Backend) {
 	return func(t *testing.T, b *Backend) {
 		if b.inMemory {
@@ -73,7 +72,7 @@ var ofActions = []group{
 	{"notices", notices}, {"audit", audits},
 }
 
-// Run holds a backend against the suite; open returns an empty one for each test.
+// Run runs the suite on a backend; open returns an empty one for each test.
 func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	t.Helper()
 	run(t, ofActions, open)
@@ -83,9 +82,8 @@ func Run(t *testing.T, open func(t *testing.T) *Backend) {
 	}, open)
 }
 
-// RunInMemory tests an action.Store that belongs to one process and ends with it against the suite.
-// Connections at the same time are goroutines; tests of state that outlives a process are skipped
-// and say so.
+// RunInMemory runs the suite on an action.Store that ends with its process. Concurrent connections
+// are goroutines; tests of surviving state are skipped.
 func RunInMemory(t *testing.T, open func(t *testing.T) action.Store) {
 	t.Helper()
 	run(t, ofActions, func(t *testing.T) *Backend {
@@ -115,10 +113,10 @@ const (
 // noon is the time of most tests.
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// ample are limits that nothing here exceeds.
+// ample are limits that no test exceeds.
 var ample = policy.Limits{PerHour: 1 << 20, Share: 1, DollarsPerHour: 1 << 60}
 
-// machine returns an observed item on a machine of its own.
+// machine returns an observed item on a separate machine.
 func machine(id string) action.Item {
 	return action.Item{
 		ID: id, Account: account, Source: source, Phase: action.Observed, FirstRound: 1,
@@ -137,7 +135,7 @@ func intended(it action.Item) action.Item {
 	return it
 }
 
-// entry is a line about an item.
+// entry returns an entry about an item.
 func entry(what string, it action.Item) action.Entry {
 	return action.Entry{
 		At: noon, Account: it.Account, Actor: "policy " + it.Source, What: what,
@@ -145,7 +143,7 @@ func entry(what string, it action.Item) action.Entry {
 	}
 }
 
-// batch asks to act on new items of the given names.
+// batch requests actions on new items with the given names.
 func batch(names ...string) action.Batch {
 	b := action.Batch{Account: account, Source: source, Round: 2, Now: noon, Limits: ample, Selected: 1 << 20}
 	for _, name := range names {
@@ -154,7 +152,7 @@ func batch(names ...string) action.Batch {
 	return b
 }
 
-// must returns a value whose making must succeed.
+// must returns a value and requires that there is no error.
 func must[T any](v T, err error) func(tb testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()
@@ -173,8 +171,7 @@ func no(tb testing.TB, err error) {
 	}
 }
 
-// filled returns a value none of whose fields is zero, so that one that is not kept
-// shows.
+// filled returns a value without zero fields, so that a field that is not stored is noticed.
 func filled[T any]() T {
 	var v T
 	n := 0

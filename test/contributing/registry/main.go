@@ -1,5 +1,5 @@
-// Command registry prints the names of rules, of policy facts and of operations, one a line, as
-// the reference pages list them.
+// Command registry prints the names of rules, policy facts and operations, one per line, as the
+// reference pages list them.
 package main
 
 import (

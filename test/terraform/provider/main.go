@@ -37,7 +37,8 @@ func main() {
 	}
 }
 
-// provider answers Terraform. What it does not implement, the embedded nil interface ends.
+// provider implements Terraform's provider protocol. Methods that it lacks panic through the
+// embedded nil interface.
 type provider struct {
 	tfprotov5.ProviderServer
 	schema          *tfprotov5.Schema
@@ -180,7 +181,7 @@ func (p *provider) GetFunctions(context.Context, *tfprotov5.GetFunctionsRequest)
 	return &tfprotov5.GetFunctionsResponse{}, nil
 }
 
-// ValidateResourceTypeConfig refuses what only AWS sets, which Terraform itself does not.
+// ValidateResourceTypeConfig refuses attributes that only AWS sets, which Terraform itself accepts.
 func (p *provider) ValidateResourceTypeConfig(_ context.Context, r *tfprotov5.ValidateResourceTypeConfigRequest) (
 	*tfprotov5.ValidateResourceTypeConfigResponse, error) {
 	schema := p.resources[r.TypeName]
@@ -222,7 +223,7 @@ func (p *provider) ReadResource(_ context.Context, r *tfprotov5.ReadResourceRequ
 	return &tfprotov5.ReadResourceResponse{NewState: r.CurrentState}, nil
 }
 
-// PlanResourceChange leaves open what only the provider sets, and the id.
+// PlanResourceChange leaves attributes that only the provider sets, and the id, unknown.
 func (p *provider) PlanResourceChange(_ context.Context, r *tfprotov5.PlanResourceChangeRequest) (
 	*tfprotov5.PlanResourceChangeResponse, error) {
 	schema := p.resources[r.TypeName]
@@ -241,7 +242,7 @@ func (p *provider) PlanResourceChange(_ context.Context, r *tfprotov5.PlanResour
 	return &tfprotov5.PlanResourceChangeResponse{PlannedState: d, UnsafeToUseLegacyTypeSystem: true}, err
 }
 
-// ApplyResourceChange makes up what was left open.
+// ApplyResourceChange generates the unknown attributes.
 func (p *provider) ApplyResourceChange(_ context.Context, r *tfprotov5.ApplyResourceChangeRequest) (
 	*tfprotov5.ApplyResourceChangeResponse, error) {
 	schema := p.resources[r.TypeName]
@@ -259,7 +260,7 @@ func (p *provider) ApplyResourceChange(_ context.Context, r *tfprotov5.ApplyReso
 	return &tfprotov5.ApplyResourceChangeResponse{NewState: d, UnsafeToUseLegacyTypeSystem: true}, err
 }
 
-// ReadDataSource answers as AWS does in the account of the tests.
+// ReadDataSource returns the data of AWS in the account of the tests.
 func (p *provider) ReadDataSource(_ context.Context, r *tfprotov5.ReadDataSourceRequest) (
 	*tfprotov5.ReadDataSourceResponse, error) {
 	schema := p.data[r.TypeName]
@@ -362,7 +363,7 @@ func (p *provider) answer(kind string, state map[string]tftypes.Value) map[strin
 	return ec2("", strings.TrimPrefix(kind, "aws_"))
 }
 
-// invent gives an attribute a value of its type.
+// invent generates a value of an attribute's type.
 func invent(a *tfprotov5.SchemaAttribute, made map[string]string) tftypes.Value {
 	switch {
 	case a.Type.Is(tftypes.String):
@@ -389,12 +390,12 @@ func listOf(t tftypes.Type, values ...string) tftypes.Value {
 func hexID(prefix string) string {
 	b := make([]byte, 9)
 	if _, err := rand.Read(b); err != nil {
-		panic(err) // it never fails (crypto/rand)
+		panic(err) // crypto/rand never fails
 	}
 	return prefix + hex.EncodeToString(b)[:17]
 }
 
-// object reads a value of a schema; nil for null.
+// object decodes a value of a schema; nil for null.
 func object(d *tfprotov5.DynamicValue, s *tfprotov5.Schema) (map[string]tftypes.Value, error) {
 	v, err := d.Unmarshal(s.ValueType())
 	if err != nil || v.IsNull() {
@@ -409,7 +410,7 @@ func dynamic(s *tfprotov5.Schema, values map[string]tftypes.Value) (*tfprotov5.D
 	return &d, err
 }
 
-// text is a string, empty where it is null or not known.
+// text returns a string, or empty if it is null or unknown.
 func text(v tftypes.Value) string {
 	var s *string
 	if !v.IsKnown() || v.As(&s) != nil || s == nil {

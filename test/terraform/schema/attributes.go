@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// metered are the resources that internal/estimate prices, as folders of each provider's package.
+// metered lists the resources that internal/estimate prices, as folders of each provider's package.
 var metered = map[string][]string{
 	"aws": {
 		"alb", "autoscaling-group", "autoscaling-policy", "cloudformation-stack", "db-instance", "ebs-volume",
@@ -20,8 +20,9 @@ var metered = map[string][]string{
 	"azurerm": {"linux-virtual-machine"},
 }
 
-// attributes lists the attributes of metered resources in folders of unpacked packages, one a
-// line: "aws_instance ami". Those of nested blocks follow a point: "root_block_device.iops".
+// attributes lists the attributes of metered resources in folders of unpacked packages, one per
+// line: "aws_instance ami". Attributes of nested blocks have a dotted path:
+// "root_block_device.iops".
 func attributes(dirs []string) (string, error) {
 	var lines []string
 	for _, dir := range dirs {
@@ -50,7 +51,7 @@ func attributes(dirs []string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// paths are the attributes of a block and of the blocks in it.
+// paths returns the attributes of a block and of its nested blocks.
 func paths(b Block) []string {
 	var out []string
 	for name, a := range b.Attributes {
@@ -70,7 +71,7 @@ func paths(b Block) []string {
 	return out
 }
 
-// objectOf are the attributes of a type that is a collection of objects; nil where it is not.
+// objectOf returns the attributes of a collection of objects; nil for other types.
 func objectOf(t any) []string {
 	list, _ := t.([]any)
 	if len(list) != 2 {

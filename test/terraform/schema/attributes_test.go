@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPaths lists the attributes of a resource with every kind of argument.
+// TestPaths checks the attributes of a resource with every kind of argument.
 func TestPaths(t *testing.T) {
 	_, r, err := read("testdata/package/lib/sample")
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"strings"
 )
 
-// out is where the schema goes, and attributesOut the list of attributes, from the root of
-// the repository.
+// out is the path of the schema, attributesOut that of the list of attributes, from the root of the
+// repository.
 const (
 	out           = "test/terraform/provider/schema.json"
 	attributesOut = "internal/estimate/testdata/schema.txt"
 )
 
-// resources and data are those of terraform/, as folders of the package.
+// resources and data are those used in terraform/, as folders of the package.
 var (
 	resources = []string{
 		"cloudwatch-log-group", "default-security-group", "ecr-lifecycle-policy", "ecr-repository", "eip",
@@ -101,7 +101,7 @@ func main() {
 // packed is the provider that a package was generated from.
 type packed struct{ Name, Version string }
 
-// provider reads which provider a package was generated from.
+// provider returns the provider that a package was generated from.
 func provider(dir string) (packed, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
@@ -161,13 +161,13 @@ var (
 
 // source is the two files of one resource.
 type source struct {
-	structs  map[string]string          // the body of a structure's mapping, by its name in lower case
+	structs  map[string]string          // body of a structure's mapping, by its name in lower case
 	required map[string]map[string]bool // by interface in lower case and argument
-	single   map[string]bool            // structures of which there is at most one, in lower case
+	single   map[string]bool            // structures with at most one occurrence, in lower case
 	js       string
 }
 
-// read reads one folder of the package.
+// read parses one folder of the package.
 func read(dir string) (string, Resource, error) {
 	js, err := os.ReadFile(filepath.Join(dir, "index.js"))
 	if err != nil {
@@ -207,7 +207,8 @@ func read(dir string) (string, Resource, error) {
 	if err != nil {
 		return "", Resource{}, err
 	}
-	// What only the provider sets is in the class of the resource, the last of the file.
+	// Attributes that only the provider sets are in the class of the resource, the last one of the
+	// file.
 	class := s.js[strings.LastIndex(s.js, "\nclass "):]
 	for _, m := range computed.FindAllStringSubmatch(class, -1) {
 		t, known := getter(m[2])
@@ -215,14 +216,14 @@ func read(dir string) (string, Resource, error) {
 			b.Attributes[m[1]] = Attribute{Type: t, Computed: true}
 		}
 	}
-	// Every resource has an id; some of the package leave out.
+	// Every resource has an id, but some of the package omit it.
 	if _, there := b.Attributes["id"]; !there && name[1] != "aws" {
 		b.Attributes["id"] = Attribute{Type: "string", Computed: true}
 	}
 	return name[1], Resource{Block: b}, nil
 }
 
-// block reads the mapping of a structure.
+// block parses the mapping of a structure.
 func (s source) block(text string, required map[string]bool) (Block, error) {
 	b := Block{Attributes: map[string]Attribute{}, BlockTypes: map[string]Nested{}}
 	entries := entry.FindAllStringSubmatch(indent(text), -1)
@@ -285,7 +286,7 @@ func (s source) block(text string, required map[string]bool) (Block, error) {
 	return b, nil
 }
 
-// indent gives the mapping of a structure the depth of that of a resource.
+// indent indents the mapping of a structure like that of a resource.
 func indent(text string) string {
 	lines := strings.Split(text, "\n")
 	for _, l := range lines {
@@ -296,7 +297,7 @@ func indent(text string) string {
 	return text
 }
 
-// object is the type of a block that is an attribute.
+// object returns the type of a block that is an attribute.
 func object(b Block) any {
 	of := map[string]any{}
 	for name, a := range b.Attributes {
@@ -305,7 +306,7 @@ func object(b Block) any {
 	return []any{"object", of}
 }
 
-// typeOf is the type of a storage class.
+// typeOf returns the type of a storage class.
 func typeOf(class string) (any, error) {
 	scalar := map[string]string{"string": "string", "boolean": "bool", "number": "number"}
 	if t, ok := scalar[class]; ok {
@@ -319,7 +320,7 @@ func typeOf(class string) (any, error) {
 	return nil, fmt.Errorf("type %q is not known", class)
 }
 
-// getter is the type that a getter returns.
+// getter returns the type of a getter.
 func getter(code string) (any, bool) {
 	for _, g := range []struct {
 		code string

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestRead reads a resource in the form of the package, with every kind of argument.
+// TestRead parses a resource in the form of the package, with every kind of argument.
 func TestRead(t *testing.T) {
 	name, got, err := read("testdata/package/lib/sample")
 	if err != nil || name != "aws_sample" {
@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestUnreadable changes the form, and nothing is guessed.
+// TestUnreadable checks that another form is an error and nothing is guessed.
 func TestUnreadable(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"another type":   {`storageClassType: "number"`, `storageClassType: "duration"`},
@@ -92,7 +92,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestCommittedSchema holds what is committed against what the generator is told to read.
+// TestCommittedSchema compares the committed schema with the list of resources that the generator
+// reads.
 func TestCommittedSchema(t *testing.T) {
 	raw, err := os.ReadFile("../provider/schema.json")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package charttest checks pictures of reports the way a reader meets them: texts that
-// overlap, leave the picture or are too small, and figures that only eyes can read.
+// Package charttest checks the readability of pictures: texts that overlap, leave the picture or
+// are too small, and values missing in the alternative text.
 package charttest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// leastText is the height in pixels under which text is hard to read.
+// leastText is the minimum height of text in pixels.
 const leastText = 11
 
 // helvetica is the advance of ASCII characters from 32 on, in thousandths of the size:
@@ -26,7 +26,7 @@ var helvetica = [...]int{278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 
 	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500,
 	722, 500, 500, 500, 334, 260, 334, 584}
 
-// Width returns about how wide a text is drawn at a size.
+// Width estimates the width of a text at a font size.
 func Width(s string, size float64) float64 {
 	w := 0
 	for _, r := range s {
@@ -39,7 +39,7 @@ func Width(s string, size float64) float64 {
 	return float64(w) * size / 1000
 }
 
-// text is a text of a picture with its box.
+// text is a text of a picture with its bounding box.
 type text struct {
 	s                        string
 	left, top, right, bottom float64
@@ -47,15 +47,15 @@ type text struct {
 
 var minWidth = regexp.MustCompile(`\bleast-([0-9]+)\b`)
 
-// TB is a test or a property.
+// TB is implemented by tests and property tests.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 }
 
-// Check reads every svg element of a page or a fragment and reports what a reader would
-// trip over: texts that overlap or leave the picture, texts under 11 pixels at the least
-// width of the picture, and pictures without a role, a name or figures in words.
+// Check reads every svg element of a page or fragment and reports readability problems: texts that
+// overlap or leave the picture, texts under 11 pixels at the minimum width of the picture, and
+// pictures without a role, a name or values in the alternative text.
 func Check(tb TB, markup string) {
 	tb.Helper()
 	rest, n := markup, 0
@@ -80,7 +80,7 @@ func Check(tb TB, markup string) {
 	}
 }
 
-// problems returns what is wrong with one picture.
+// problems returns the problems of one picture.
 func problems(svg string) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
