@@ -81,7 +81,7 @@ func (f *Facts) DescribeProgress() string {
 	return text + ": the newest checkpoint is of " + plain.Time(since)
 }
 
-// ReportsProgress says whether the work ever reported progress: steps, checkpoints or events.
+// ReportsProgress reports whether the work ever reported progress: steps, checkpoints or events.
 func (f *Facts) ReportsProgress() bool {
 	p, known := f.Progress.Get()
 	_, saved := f.Checkpoint.Get()

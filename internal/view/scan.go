@@ -322,7 +322,7 @@ type FindingFix struct {
 type FindingPolicy struct {
 	// Policy is an item of the policies of a file.
 	Policy string `json:"policy"`
-	// MonthlySavingsUSD is what it would have saved over the window; null for the reason.
+	// MonthlySavingsUSD is its replayed saving, scaled to a month; null for the reason.
 	MonthlySavingsUSD money.Dollars `json:"monthly_savings_usd"`
 	Reason            string        `json:"reason"`
 	// MeanReplicas ran on average, and ShortShare is the share of the window in which the load exceeded

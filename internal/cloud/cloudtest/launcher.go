@@ -428,7 +428,9 @@ func (l *launches) replaced() {
 		if err := l.Launcher.End(l.ctx, launch.Session.ID, []string{first[lost].ID}); err != nil {
 			l.t.Fatal(err)
 		}
-		l.eventually("one machine is left", func() bool { return len(l.liveMachines(l.Launcher, launch.Session.ID)) == 1 })
+		l.eventually("one machine is left", func() bool {
+			return len(l.liveMachines(l.Launcher, launch.Session.ID)) == 1
+		})
 		one := launch
 		one.Token, one.Nodes, one.FirstNode, one.Host.Round = launch.Token+"-1", 1, lost, 1
 		one.Tags = maps.Clone(launch.Tags)
