@@ -3,7 +3,7 @@ package fleets
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/curfew-dev/curfew/internal/inventory"
@@ -25,9 +25,7 @@ type providerReader struct {
 	do policy.Do
 	// locate finds the provider; it is set once the fleet is watched.
 	locate func(ctx context.Context, d *policy.Do) (*Provider, error)
-
-	mu    sync.Mutex
-	found *Provider
+	found  atomic.Pointer[Provider]
 }
 
 // Read implements reader.
@@ -43,27 +41,34 @@ func (r *providerReader) Read(ctx context.Context, now time.Time) serving.Readin
 }
 
 func (r *providerReader) served(ctx context.Context, now time.Time) (fleet.Served, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.found == nil {
-		if r.locate == nil {
-			return fleet.Served{}, errors.New("no account is read here")
-		}
-		finding, stop := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
-		defer stop()
-		p, err := r.locate(finding, &r.do)
-		if err != nil {
-			return fleet.Served{}, err
-		}
-		r.found = p
+	p, err := r.provider(ctx)
+	if err != nil {
+		return fleet.Served{}, err
 	}
-	cloud, ok := r.found.Cloud.(demandCloud)
+	cloud, ok := p.Cloud.(demandCloud)
 	if !ok {
 		return fleet.Served{}, errors.New("its provider measures no demand")
 	}
-	out, err := cloud.Demand(ctx, r.found.Ref, now)
+	out, err := cloud.Demand(ctx, p.Ref, now)
 	if errors.Is(err, inventory.ErrNotFound) {
-		r.found = nil // it may have been made again in another place
+		r.found.CompareAndSwap(p, nil) // it may have been made again in another place
 	}
 	return out, err
+}
+
+// provider returns the provider of the fleet, and remembers it.
+func (r *providerReader) provider(ctx context.Context) (*Provider, error) {
+	if p := r.found.Load(); p != nil {
+		return p, nil
+	}
+	if r.locate == nil {
+		return nil, errors.New("no account is read here")
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
+	defer stop()
+	p, err := r.locate(ctx, &r.do)
+	if err == nil {
+		r.found.Store(p)
+	}
+	return p, err
 }
