@@ -22,7 +22,7 @@ func KeptOutput(req *runtime.Request, cfg config.Config) (bytes int64, sessions 
 	if cfg.DataDir == "" {
 		return 0, 0, nil
 	}
-	dir := filepath.Join(req.Path(cfg.DataDir), "sessions", outputDir)
+	dir := filepath.Join(SessionsDir(req.Path(cfg.DataDir)), outputDir)
 	of, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil

@@ -63,7 +63,7 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 	if err != nil {
 		return nil, "", err
 	}
-	dir = filepath.Join(dir, "sessions")
+	dir = SessionsDir(dir)
 	own, err := local.NewProvider(local.ProviderOptions{
 		Dir: filepath.Join(dir, "local"), Sessions: cmp.Or(cfg.Local.Dir, defaultSessionsDir), Limits: limits,
 		Name: runtime.HostName(), Machines: cfg.Machines, Rates: cfg.Rates, Tags: cfg.Tags, Prices: book,
@@ -77,6 +77,9 @@ func thisMachine(req *runtime.Request, cfg config.Config) (*local.Provider, stri
 	}
 	return own, dir, nil
 }
+
+// SessionsDir returns the folder of a data directory that holds all of local sessions.
+func SessionsDir(dataDir string) string { return filepath.Join(dataDir, "sessions") }
 
 // OwnMachine is this machine as a provider, with the folder of the documents that the keeper and
 // the agents exchange.

@@ -626,8 +626,8 @@ func (a *Sessions) StoragePrefixes(ctx context.Context, sp *spec.Spec, cloud, id
 		if err != nil {
 			return "", "", err
 		}
-		control = cmp.Or(control, fileURL(filepath.Join(dir, "sessions", "control")))
-		work = cmp.Or(work, fileURL(filepath.Join(dir, "sessions", "work")))
+		control = cmp.Or(control, fileURL(filepath.Join(clouds.SessionsDir(dir), "control")))
+		work = cmp.Or(work, fileURL(filepath.Join(clouds.SessionsDir(dir), "work")))
 	}
 	if cloud == clouds.ProviderAWS {
 		return awsPrefixes(ctx, a, sp, id, control, work)
