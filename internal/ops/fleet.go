@@ -279,12 +279,8 @@ var GetWhy = declare(Operation[WhyInput, view.Why]{
 		if err != nil || in.Figure != "" {
 			return reply(doc, err)
 		}
-		budgets, err := spend.BudgetFigures(ctx, c.Request)
-		if err != nil {
-			return reply(doc, err)
-		}
-		bills, err := spend.BillFigures(ctx, c.Request)
-		doc.Rows = append(append(doc.Rows, budgets...), bills...)
+		figures, err := spend.Figures(ctx, c.Request)
+		doc.Rows = append(doc.Rows, figures...)
 		return reply(doc, err)
 	},
 })

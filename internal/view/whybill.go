@@ -67,17 +67,18 @@ func BillFigures(periods []bill.Period) (out []WhyRow) {
 	return out
 }
 
-// billFigure is a figure of a bill: a cost of a period, of a service in it, or of a resource of the service.
-type billFigure struct {
-	id, cost          string
-	period            *bill.Period
+// BilledFigure is a figure of a bill: a cost of a period, of a service in it, or of a resource of the service.
+type BilledFigure struct {
+	Period bill.Period
+	// id is its own, whole that of the cost of the period.
+	id, whole, cost   string
 	of                func(*bill.Cost) money.Amount
 	service, resource *string
 	missing           int64
 }
 
-// parseBillFigure finds the period and the part that an id names.
-func parseBillFigure(periods []bill.Period, id string) (billFigure, error) {
+// FindBilledFigure finds the period and the part that an id names; [ErrNoFigure] if there is none.
+func FindBilledFigure(periods []bill.Period, id string) (BilledFigure, error) {
 	var ids []string
 	for i := range periods {
 		for _, c := range billCosts {
@@ -87,7 +88,9 @@ func parseBillFigure(periods []bill.Period, id string) (billFigure, error) {
 			if !ok || rest != "" && !strings.HasPrefix(rest, ofService) {
 				continue
 			}
-			f := billFigure{id: id, cost: c.name, period: &periods[i], of: c.of, missing: c.missing(&periods[i])}
+			f := BilledFigure{
+				Period: periods[i], id: id, whole: known, cost: c.name, of: c.of, missing: c.missing(&periods[i]),
+			}
 			if rest != "" {
 				service, resource, divided := strings.Cut(strings.TrimPrefix(rest, ofService), ofResource)
 				if f.service = named(service); divided {
@@ -97,36 +100,23 @@ func parseBillFigure(periods []bill.Period, id string) (billFigure, error) {
 			return f, nil
 		}
 	}
-	return billFigure{}, &ErrNoFigure{id, document.DidYouMean(id, ids)}
+	return BilledFigure{}, &ErrNoFigure{id, document.DidYouMean(id, ids)}
 }
 
-// BillPeriodOf returns the period that a figure is of.
-func BillPeriodOf(periods []bill.Period, figure string) (bill.Period, error) {
-	f, err := parseBillFigure(periods, figure)
-	if err != nil {
-		return bill.Period{}, err
-	}
-	return *f.period, nil
-}
-
-// NewBillWhy explains a figure of an imported bill by the rows of its period, at a time: the cost of the period by
-// service, that of a service by resource, and that of a resource by day.
-func NewBillWhy(periods []bill.Period, rows iter.Seq[bill.Row], figure string, at time.Time) (Why, error) {
-	f, err := parseBillFigure(periods, figure)
-	if err != nil {
-		return Why{}, err
-	}
-	p := f.period
-	w := Why{
+// Why explains the figure by the rows of its period, at a time: the cost of the period by service, that of a
+// service by resource, and that of a resource by day.
+func (f *BilledFigure) Why(rows iter.Seq[bill.Row], at time.Time) (w Why, err error) {
+	p := &f.Period
+	w = Why{
 		Schema: WhySchema, At: at.UTC(), Figure: f.id, Label: f.label(), Rows: []WhyRow{}, Prices: []PriceSource{},
 		Excluded: []string{}, Basis: f.basis(),
-		Command: "curfew bill show --since " + plain.Date(p.Start) + " --until " + plain.Date(f.end()),
+		Command: "curfew bill show --since " + plain.Date(p.Start) + " --until " + plain.Date(p.Until()),
 	}
 	if f.missing > 0 {
 		w.Excluded = append(w.Excluded, plain.Count(f.missing, "line")+" for which the bill has no "+f.cost+" cost")
 	}
 	sum, known := money.Amount(0), false
-	at1 := map[string]int{}
+	index := map[string]int{} // of the terms in w.Rows
 	for r := range rows {
 		if f.service != nil && r.Service != *f.service || f.resource != nil && r.Resource != *f.resource {
 			continue
@@ -137,10 +127,10 @@ func NewBillWhy(periods []bill.Period, rows iter.Seq[bill.Row], figure string, a
 			return w, fmt.Errorf("add up %s: %w", f.id, err)
 		}
 		key, row := f.row(&r)
-		k, seen := at1[key]
+		k, seen := index[key]
 		if !seen {
 			k = len(w.Rows)
-			at1[key] = k
+			index[key] = k
 			row.AmountUSD = money.Known(0)
 			w.Rows = append(w.Rows, row)
 		}
@@ -164,42 +154,33 @@ func NewBillWhy(periods []bill.Period, rows iter.Seq[bill.Row], figure string, a
 
 func magnitude(v money.Amount) money.Amount { return max(v, -v) }
 
-// end is the end of the period, the last day of the month where the bill does not say.
-func (f *billFigure) end() time.Time {
-	if f.period.End.IsZero() {
-		return f.period.Start.AddDate(0, 1, 0)
-	}
-	return f.period.End
-}
-
-func (f *billFigure) label() string {
-	what := f.period.Account
+func (f *BilledFigure) label() string {
+	what := f.Period.Account
 	switch {
 	case f.resource != nil:
 		what = cmp.Or(*f.resource, "what names no resource") + " of " + cmp.Or(*f.service, "no service")
 	case f.service != nil:
 		what = cmp.Or(*f.service, "what names no service")
 	}
-	return f.cost + " cost of " + what + " in " + plain.Month(f.period.Start)
+	return f.cost + " cost of " + what + " in " + plain.Month(f.Period.Start)
 }
 
-func (f *billFigure) basis() string {
-	p := f.period
+func (f *BilledFigure) basis() string {
+	p := &f.Period
 	return fmt.Sprintf("the bill of %s from %s until %s, %s imported %s from %s", p.Account, plain.Date(p.Start),
-		plain.Date(f.end()), plain.Count(p.Lines, "line"), plain.Time(p.ImportedAt), p.Source)
+		plain.Date(p.Until()), plain.Count(p.Lines, "line"), plain.Time(p.ImportedAt), p.Source)
 }
 
 // row returns the term that a row of the bill is part of, and its key.
-func (f *billFigure) row(r *bill.Row) (string, WhyRow) {
-	base := BillFigure + BillPeriodID(f.period.PeriodKey) + "." + f.cost
+func (f *BilledFigure) row(r *bill.Row) (string, WhyRow) {
 	switch {
 	case f.service == nil:
 		return r.Service, WhyRow{
-			Figure: base + ofService + cmp.Or(r.Service, unnamed), Label: cmp.Or(r.Service, "(no service)"),
+			Figure: f.whole + ofService + cmp.Or(r.Service, unnamed), Label: cmp.Or(r.Service, "(no service)"),
 		}
 	case f.resource == nil:
 		return r.Resource, WhyRow{
-			Figure: base + ofService + cmp.Or(r.Service, unnamed) + ofResource + cmp.Or(r.Resource, unnamed),
+			Figure: f.whole + ofService + cmp.Or(r.Service, unnamed) + ofResource + cmp.Or(r.Resource, unnamed),
 			Label:  cmp.Or(r.Resource, "(no resource)"),
 		}
 	}

@@ -60,13 +60,10 @@ func budgetsInForce(ctx context.Context, req *runtime.Request) (all []budget.Sta
 	return all, now, err
 }
 
-// noBudgets is the code of [NoBudgets].
-const noBudgets = "no_budgets"
-
 // NoBudgets returns the error that no budget is in force.
 func NoBudgets() error {
 	return &runtime.Error{
-		Class: runtime.Usage, Code: noBudgets, Err: errors.New("no budget is given"),
+		Class: runtime.Usage, Code: "no_budgets", Err: errors.New("no budget is given"),
 		Hint: "add budgets to curfew.yaml; docs/budgets.md has examples",
 	}
 }

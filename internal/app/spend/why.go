@@ -3,6 +3,8 @@ package spend
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/curfew-dev/curfew/internal/app/runtime"
 	"github.com/curfew-dev/curfew/internal/view"
@@ -22,12 +24,27 @@ func WhyBudget(ctx context.Context, req *runtime.Request, figure string) (view.W
 	return why, err
 }
 
-// BudgetFigures lists the figures of the budgets in force; empty without budgets.
-func BudgetFigures(ctx context.Context, req *runtime.Request) ([]view.WhyRow, error) {
-	all, _, err := budgetsInForce(ctx, req)
-	var f *runtime.Error
-	if errors.As(err, &f) && f.Code == noBudgets {
-		return nil, nil
+// Figures lists the figures of the budgets in force and of the imported bills; empty without any.
+func Figures(ctx context.Context, req *runtime.Request) (figures []view.WhyRow, err error) {
+	cfg, _, s, err := req.InForce(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return view.BudgetFigures(all), err
+	defer s.Close()
+	if len(cfg.Budgets) > 0 {
+		now, err := req.StateTime(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		all, err := statuses(ctx, cfg, s, now)
+		if err != nil {
+			return nil, err
+		}
+		figures = view.BudgetFigures(all)
+	}
+	periods, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
+	if err != nil {
+		return nil, fmt.Errorf("read what was imported: %w", err)
+	}
+	return append(figures, view.BillFigures(periods)...), nil
 }

@@ -23,11 +23,11 @@ func WhyBill(ctx context.Context, req *runtime.Request, figure string) (view.Why
 		return view.Why{}, fmt.Errorf("read what was imported: %w", err)
 	}
 	var broken error
-	p, err := view.BillPeriodOf(periods, figure)
+	f, err := view.FindBilledFigure(periods, figure)
 	why := view.Why{}
 	if err == nil {
-		q := bill.Query{Starts: []time.Time{p.Start}, Accounts: []string{p.Account}}
-		why, err = view.NewBillWhy(periods, bill.RowsOf(ctx, s.Bills(), q, &broken), figure, req.Now())
+		q := bill.Query{Starts: []time.Time{f.Period.Start}, Accounts: []string{f.Period.Account}}
+		why, err = f.Why(bill.RowsOf(ctx, s.Bills(), q, &broken), req.Now())
 	}
 	if broken != nil {
 		return why, fmt.Errorf("read the bill: %w", broken)
@@ -39,18 +39,4 @@ func WhyBill(ctx context.Context, req *runtime.Request, figure string) (view.Why
 		}
 	}
 	return why, err
-}
-
-// BillFigures lists the figures of the imported bills; none without bills.
-func BillFigures(ctx context.Context, req *runtime.Request) ([]view.WhyRow, error) {
-	_, s, err := req.State(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	periods, err := s.Bills().Periods(ctx, time.Time{}, time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("read what was imported: %w", err)
-	}
-	return view.BillFigures(periods), nil
 }
